@@ -1,0 +1,10 @@
+# Every outside library, found once and given one name.
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(OPENSSL REQUIRED IMPORTED_TARGET libcrypto>=3.0)
+pkg_check_modules(LIBIDN REQUIRED IMPORTED_TARGET libidn)
+pkg_check_modules(LIBEVENT REQUIRED IMPORTED_TARGET libevent>=2.1)
+pkg_check_modules(LIBCONFIG REQUIRED IMPORTED_TARGET libconfig)
+if(TURN_TESTS)
+    pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
+endif()

@@ -1,0 +1,162 @@
+/* The state RFC 8656 names: allocations with their relayed addresses, permissions and channels, found by
+ * 5-tuple, by (relayed address, peer), by channel number. One allocation_table a relay thread, shared with
+ * nobody. Nothing here decides about requests or touches a socket; time is handed in. */
+#ifndef TURN_ALLOCATION_H
+#define TURN_ALLOCATION_H
+
+#include "five_tuple.h"
+#include "hash_table.h"
+#include "relay_address.h"
+#include "stun_integrity.h"
+#include "timer_wheel.h"
+#include "udp_batch.h"
+
+struct allocation_table;
+struct permission;
+struct peer_endpoint;
+
+/* Counts of one leg; own thread writes, plain numbers. */
+struct leg_counters {
+    uint64_t rx_packets, rx_bytes, tx_packets, tx_bytes;
+};
+
+struct channel {
+    uint16_t number;
+    struct peer_endpoint *peer; /* never NULL */
+    struct wheel_timer timer;
+};
+
+/* An exact peer (IP and port) of an allocation: bound to a channel, or, on a shared relayed address, named or
+ * sent to and therefore claimed. */
+struct peer_endpoint {
+    struct tx_flow uplink;          /* groups datagrams to this peer */
+    struct allocation *allocation;
+    struct permission *permission;  /* NULL: expired; nothing passes either way until it is renewed */
+    struct channel *channel;        /* NULL: none */
+    struct relayed_address *relayed;
+    struct endpoint peer;
+    bool is_local;                  /* the peer is a relayed address of this server */
+    bool has_claim;                 /* this record is the exact entry of the peer table */
+    bool is_contested;              /* another allocation wanted the exact entry as well */
+    struct relay_location location; /* where, when is_local */
+    uint64_t last_sent_us;          /* last data (not STUN checks) from the client to it; 0: never */
+    struct peer_endpoint *next_of_permission, *next_of_allocation;
+};
+
+struct permission {
+    struct allocation *allocation;
+    struct relayed_address *relayed;
+    struct endpoint ip;                  /* port 0 */
+    struct wheel_timer timer;
+    struct peer_endpoint *peers;         /* exact endpoints on this IP */
+    struct permission *next_of_allocation;
+    struct permission *next_same_ip;     /* others' permissions for this IP on this relayed address */
+};
+
+struct allocation_relay {
+    struct relayed_address *address; /* NULL: no relayed address of this family */
+    struct wheel_timer timer;        /* its time-to-expiry (RFC 8656, 8.2: a family can be refreshed alone) */
+    uint64_t expires_us;
+};
+
+struct channel_map {
+    struct channel **slots; /* open addressing by number; NULL when empty */
+    uint32_t mask, n_channels;
+};
+
+struct allocation {
+    /* relay path */
+    struct tx_flow downlink;
+    void *client_link; /* the server's: how the client is reached */
+    struct five_tuple five_tuple;
+    struct channel_map channels;
+    struct allocation_relay relay[RELAY_FAMILIES];
+    struct leg_counters client_leg, peer_leg;
+    /* control path */
+    struct allocation_table *table;
+    uint64_t uid;       /* unique in the process: thread index in the top 16 bits */
+    uint64_t sequence;  /* grows with every allocation of the table: newer is larger */
+    uint64_t user_hash; /* equal users have equal hashes (of the user part and realm) */
+    char *username;     /* own copy; NULL with no-auth */
+    char *realm;        /* own copy; NULL with no-auth */
+    struct stun_key key;
+    enum stun_integrity_kind integrity;
+    uint8_t transaction_id[STUN_TRANSACTION_ID_BYTES]; /* of the Allocate: retransmissions (RFC 8656, 7.2) */
+    uint8_t reservation_token[STUN_RESERVATION_TOKEN_BYTES];
+    bool has_reservation_token;
+    uint16_t address_error; /* what ADDRESS-ERROR-CODE said about the additional family, 0: nothing */
+    void *quota;            /* what quota_acquire gave */
+    struct permission *permissions;
+    struct peer_endpoint *peers;
+    uint32_t n_permissions, n_peers;
+};
+
+enum allocation_end { ALLOCATION_END_REFRESH_0, ALLOCATION_END_EXPIRED, ALLOCATION_END_CLOSED, ALLOCATION_END_SHUTDOWN };
+
+struct allocation_table_params {
+    struct hash_key hash_key;
+    uint32_t thread;               /* index, for uids */
+    const struct relay_carrier *carrier;
+    uint64_t permission_lifetime_us, channel_lifetime_us;
+    uint32_t max_peers;            /* exact endpoints an allocation may hold on shared addresses */
+    uint64_t claim_idle_us;        /* a claim without data for so long yields to another user's active one */
+    void *context;
+    void (*quiesce)(void *context); /* called before memory that a send batch may point at is freed */
+    void (*ended)(void *context, struct allocation *allocation, enum allocation_end why); /* still whole */
+};
+
+int allocation_table_create(struct allocation_table **out, const struct allocation_table_params *params,
+                            uint64_t now_us);
+/* Ends every allocation (ALLOCATION_END_SHUTDOWN). */
+void allocation_table_destroy(struct allocation_table *table);
+/* Expires what is due. Called once a loop turn at most, outside a batch. */
+void allocation_table_advance(struct allocation_table *table, uint64_t now_us);
+
+struct allocation_table_stats {
+    uint64_t n_allocations, n_permissions, n_channels, n_peer_endpoints;
+};
+void allocation_table_stats(const struct allocation_table *table, struct allocation_table_stats *out);
+
+struct allocation *allocation_find(const struct allocation_table *table, const struct five_tuple *tuple);
+void allocation_prefetch(const struct allocation_table *table, const struct five_tuple *tuple);
+
+struct allocation_params {
+    struct five_tuple five_tuple;
+    void *client_link;
+    const char *username, *realm; /* copied; may be NULL */
+    uint64_t user_hash;
+    struct stun_key key;
+    enum stun_integrity_kind integrity;
+    const uint8_t *transaction_id;
+    struct relayed_address *relayed[RELAY_FAMILIES]; /* already acquired; taken over on success only */
+    uint64_t lifetime_us;
+    void *quota;
+};
+/* 0, or -ENOMEM with nothing changed (relayed addresses stay the caller's). */
+int allocation_create(struct allocation **out, struct allocation_table *table,
+                      const struct allocation_params *params, uint64_t now_us);
+/* Frees everything it holds, at once: channels, permissions, claims, relayed addresses. */
+void allocation_destroy(struct allocation *allocation, enum allocation_end why);
+/* Sets the time-to-expiry of one family's relayed address. */
+void allocation_refresh(struct allocation *allocation, enum relay_family family, uint64_t lifetime_us,
+                        uint64_t now_us);
+/* Removes one family's relayed address with its permissions and channels; the last one ends the allocation
+ * (returns true: it is gone). */
+bool allocation_remove_family(struct allocation *allocation, enum relay_family family, enum allocation_end why);
+
+/* Installs or renews permissions for all n peers (RFC 8656, 10.2), and on a shared relayed address notes the
+ * exact endpoints with a port other than 0, claiming those that are free. All or nothing: STUN_OK,
+ * STUN_INSUFFICIENT_CAPACITY beyond max_peers, STUN_SERVER_ERROR without memory. Families were checked by the
+ * caller. */
+enum stun_status permission_install(struct allocation *allocation, const struct endpoint *peers, size_t n_peers,
+                                    uint64_t now_us);
+struct permission *permission_find(const struct allocation *allocation, const struct endpoint *peer);
+
+/* Binds or renews a channel, and installs or renews the permission (RFC 8656, 12.2). STUN_BAD_REQUEST when the
+ * number has another peer or the peer another number; else as permission_install. */
+enum stun_status channel_bind(struct allocation *allocation, uint16_t number, const struct endpoint *peer,
+                              uint64_t now_us);
+/* NULL when not bound. */
+struct channel *channel_find(const struct allocation *allocation, uint16_t number);
+
+#endif
