@@ -2,6 +2,7 @@
 #ifndef TURN_ENDPOINT_H
 #define TURN_ENDPOINT_H
 
+#include <assert.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
