@@ -70,7 +70,8 @@ static inline bool stun_attribute_is_required(uint16_t type) {
 }
 
 /* XOR-MAPPED, XOR-PEER, XOR-RELAYED; the transaction id takes part for IPv6. */
-bool stun_read_xor_address(struct endpoint *out, const struct stun_attribute *a, const struct stun_message *m);
+bool stun_read_xor_address(struct endpoint *out, const struct stun_attribute *a,
+                           const struct stun_message *m);
 void stun_write_xor_address(struct wire_writer *w, uint16_t type, const struct endpoint *e,
                             const uint8_t transaction_id[STUN_TRANSACTION_ID_BYTES]);
 /* MAPPED-ADDRESS, ALTERNATE-SERVER, RESPONSE-ORIGIN, OTHER-ADDRESS. */
@@ -101,7 +102,8 @@ void stun_write_address_error(struct wire_writer *w, uint8_t family, enum stun_s
 /* UNKNOWN-ATTRIBUTES. */
 void stun_write_unknown(struct wire_writer *w, const uint16_t *types, size_t n_types);
 /* ICMP (RFC 8656, 18.13): type 7 bits, code 9 bits, 4 bytes of data. */
-bool stun_read_icmp(uint8_t *out_type, uint16_t *out_code, uint32_t *out_data, const struct stun_attribute *a);
+bool stun_read_icmp(uint8_t *out_type, uint16_t *out_code, uint32_t *out_data,
+                    const struct stun_attribute *a);
 void stun_write_icmp(struct wire_writer *w, uint8_t type, uint16_t code, uint32_t data);
 
 /* PASSWORD-ALGORITHM(S) (RFC 8489, 14.11 and 14.12): algorithm number and parameters (both known ones have

@@ -1,5 +1,6 @@
-/* MESSAGE-INTEGRITY, MESSAGE-INTEGRITY-SHA256, FINGERPRINT and long-term keys (RFC 8489, 9.2, 14.5-14.7, 18.5).
- * A stun_crypto holds fetched digests and MAC contexts; one thread at a time uses it. */
+/* MESSAGE-INTEGRITY, MESSAGE-INTEGRITY-SHA256, FINGERPRINT and long-term keys (RFC
+ * 8489, 9.2, 14.5-14.7, 18.5). A stun_crypto holds fetched digests and MAC contexts; one thread at a time
+ * uses it. */
 #ifndef TURN_STUN_INTEGRITY_H
 #define TURN_STUN_INTEGRITY_H
 
@@ -17,7 +18,8 @@ struct stun_key {
     uint8_t n_bytes; /* 0: none */
 };
 
-/* Inputs are taken as they are (see stun_saslprep). Returns 0 or -EINVAL for an unknown algorithm. */
+/* Inputs are taken as they are (see stun_saslprep). Returns 0, -EINVAL for an unknown algorithm, or -ENOMEM;
+ * *out is the empty key then. */
 int stun_key_derive(struct stun_crypto *crypto, struct stun_key *out, uint16_t password_algorithm,
                     const char *username, size_t n_username, const char *realm, const char *password);
 
@@ -25,16 +27,20 @@ int stun_key_derive(struct stun_crypto *crypto, struct stun_key *out, uint16_t p
  * UTF-8), -ENOMEM. */
 int stun_saslprep(char **out, const char *text);
 
+/* The three below return false when OpenSSL fails, which is for want of memory; out is then zero,
+ * respectively
+ * "": never take it for a secret. */
+
 /* USERHASH = SHA-256(username ":" realm) (RFC 8489, 14.4). */
-void stun_userhash(struct stun_crypto *crypto, uint8_t out[STUN_USERHASH_BYTES], const char *username,
+bool stun_userhash(struct stun_crypto *crypto, uint8_t out[STUN_USERHASH_BYTES], const char *username,
                    size_t n_username, const char *realm);
 
 /* Base64 of HMAC-SHA1(secret, username): the password of the TURN REST scheme. out: at least 29 bytes. */
-void stun_rest_password(struct stun_crypto *crypto, char out[32], const char *secret, const char *username,
+bool stun_rest_password(struct stun_crypto *crypto, char out[32], const char *secret, const char *username,
                         size_t n_username);
 
 /* HMAC-SHA256 truncated to n_out <= 32 bytes; for nonces and tickets. */
-void stun_hmac_sha256(struct stun_crypto *crypto, uint8_t *out, size_t n_out, const void *key, size_t n_key,
+bool stun_hmac_sha256(struct stun_crypto *crypto, uint8_t *out, size_t n_out, const void *key, size_t n_key,
                       const void *bytes, size_t n_bytes);
 
 enum stun_integrity_kind { STUN_INTEGRITY_NONE, STUN_INTEGRITY_SHA1, STUN_INTEGRITY_SHA256 };
@@ -54,7 +60,8 @@ void stun_integrity_find(const struct stun_message *message, struct stun_integri
 bool stun_integrity_check(struct stun_crypto *crypto, const struct stun_message *message,
                           const struct stun_integrity_place *place, const struct stun_key *key);
 
-/* Appends the attribute over what was written so far (and patches the header's length). */
+/* Appends the attribute over what was written so far (and patches the header's length); the message starts at
+ * w->start. The writer fails when there is no room or no memory; STUN_INTEGRITY_NONE appends nothing. */
 void stun_integrity_append(struct stun_crypto *crypto, struct wire_writer *w, enum stun_integrity_kind kind,
                            const struct stun_key *key);
 

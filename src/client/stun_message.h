@@ -58,7 +58,7 @@ struct stun_message {
     enum stun_class class;
     uint16_t method; /* 12 bits, not necessarily a known one */
     const uint8_t *bytes;
-    size_t n_bytes;  /* header and body, exactly as the length field says */
+    size_t n_bytes; /* header and body, exactly as the length field says */
     const uint8_t *transaction_id;
 };
 
@@ -74,9 +74,9 @@ static inline bool stun_looks_like_message(const uint8_t *bytes, size_t n_bytes)
 
 struct stun_attribute {
     uint16_t type;
-    uint16_t n_bytes;     /* LENGTH, without padding */
+    uint16_t n_bytes; /* LENGTH, without padding */
     const uint8_t *value;
-    size_t offset;        /* of the attribute's header in the message */
+    size_t offset; /* of the attribute's header in the message */
 };
 
 /* Walks the attributes: start with a zeroed struct; false at the end. */
