@@ -48,11 +48,12 @@ void endpoint_from_sockaddr(struct endpoint *out, const struct sockaddr *sa);
 socklen_t endpoint_to_sockaddr(union endpoint_sockaddr *out, const struct endpoint *e);
 
 /* Reads "1.2.3.4", "1.2.3.4:5", "2001:db8::1", "[2001:db8::1]" or "[2001:db8::1]:5". Without a port,
- * default_port is taken. Returns 0 or -EINVAL; *out is then untouched. No name is ever looked up. */
+ * default_port is taken. Strict: no blanks, scope ids, leading zeros or trailing text. Returns 0 or -EINVAL;
+ * *out is then untouched. No name is ever looked up. */
 int endpoint_parse(struct endpoint *out, const char *text, uint16_t default_port);
 
-/* Writes "1.2.3.4:5" or "[2001:db8::1]:5" ("-" for AF_UNSPEC); the port is left out by _format_ip.
- * Returns buffer. */
+/* Writes "1.2.3.4:5" or "[2001:db8::1]:5" ("-" for AF_UNSPEC); _format_ip leaves out the port and the
+ * brackets. Returns buffer. */
 const char *endpoint_format(const struct endpoint *e, char buffer[ENDPOINT_TEXT_BYTES]);
 const char *endpoint_format_ip(const struct endpoint *e, char buffer[ENDPOINT_TEXT_BYTES]);
 

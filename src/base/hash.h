@@ -46,7 +46,8 @@ static inline uint64_t hash_words(const struct hash_key *key, const uint64_t *wo
     return v0 ^ v1 ^ v2 ^ v3;
 }
 
-/* The same over bytes of any length (not for the relay path). */
+/* Plain SipHash-1-3 over bytes of any length (not for the relay path). Not equal to hash_words() of the same
+ * memory, which counts words. bytes may be NULL when n_bytes is 0. */
 uint64_t hash_bytes(const struct hash_key *key, const void *bytes, size_t n_bytes);
 
 #endif

@@ -29,7 +29,8 @@ void hash_table_deinit(struct hash_table *table);
  * Returns 0 or -ENOMEM with nothing changed. */
 int hash_table_add(struct hash_table *table, uint64_t hash, void *item);
 
-/* Takes out this very item. Returns false when it is not there. Never fails for lack of memory. */
+/* Takes out this very item. Returns false when it is not there. Never fails for lack of memory. Moves other
+ * items' slots, so it must not be called while the slots are walked. */
 bool hash_table_remove(struct hash_table *table, uint64_t hash, const void *item);
 
 /* Brings the first slot of this hash into the cache; free of side effects. */

@@ -57,7 +57,8 @@ void histogram_take(struct histogram *h, struct histogram_snapshot *out);
 void histogram_interval(struct histogram_snapshot *out, const struct histogram_snapshot *now,
                         const struct histogram_snapshot *before);
 
-/* Upper bound of the bucket in which the quantile (0..1) falls; 0 for an empty snapshot. */
+/* Upper bound of the bucket in which the quantile (0..1) falls; 0 for an empty snapshot. The last bucket also
+ * holds all that is larger than its bound. */
 uint64_t histogram_quantile(const struct histogram_snapshot *s, double quantile);
 
 #endif

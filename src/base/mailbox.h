@@ -9,8 +9,8 @@
 
 struct mailbox;
 
-/* capacity_bytes is rounded up to a power of two. wake_fd: the receiver's eventfd, shared by all mailboxes
- * of that receiver and owned by it; -1 for none. Returns 0 or -errno. */
+/* capacity_bytes (at most 1 GiB) is rounded up to a power of two, at least 256. wake_fd: the receiver's
+ * eventfd, shared by all mailboxes of that receiver and owned by it; -1 for none. Returns 0 or -errno. */
 int mailbox_create(struct mailbox **out, size_t capacity_bytes, int wake_fd);
 void mailbox_destroy(struct mailbox *mailbox);
 

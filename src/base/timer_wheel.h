@@ -1,5 +1,6 @@
 /* Hierarchical timer wheel: adding and cancelling cost the same for any number of timers, advancing costs
- * in proportion to what expires (plus a constant per tick passed). One wheel a thread. */
+ * in proportion to what expires and to the slots in use that are passed, never to the time passed. A wheel
+ * must not move in memory. One wheel a thread. */
 #ifndef TURN_TIMER_WHEEL_H
 #define TURN_TIMER_WHEEL_H
 
@@ -21,6 +22,9 @@ enum { TIMER_WHEEL_LEVELS = 5, TIMER_WHEEL_SLOTS = 64, TIMER_WHEEL_TICK_US = 100
 
 struct timer_wheel {
     struct wheel_timer *slots[TIMER_WHEEL_LEVELS][TIMER_WHEEL_SLOTS];
+    uint64_t used[TIMER_WHEEL_LEVELS]; /* bit i: slot i may hold timers */
+    struct wheel_timer *due;           /* fire at the next advance, oldest first */
+    struct wheel_timer **due_end;
     uint64_t now_tick;
     uint64_t n_armed;
     void *context; /* handed to every expired() */
@@ -40,8 +44,9 @@ static inline bool wheel_timer_is_armed(const struct wheel_timer *timer) {
     return timer->link != 0;
 }
 
-/* Fires what is due. A callback may set or cancel any timer of the wheel, its own included, and may free
- * its own object. Returns the number fired. A clock that went backwards fires nothing. */
+/* Fires what is due, in the order of ticks; all of it counts as the present then, so what a callback sets in
+ * the past waits for the next advance. A callback may set or cancel any timer of the wheel, its own included,
+ * and may free its own object. Returns the number fired. A clock that went backwards fires nothing. */
 uint64_t timer_wheel_advance(struct timer_wheel *wheel, uint64_t now_us);
 
 #endif
