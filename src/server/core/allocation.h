@@ -14,6 +14,11 @@
 struct allocation_table;
 struct permission;
 struct peer_endpoint;
+struct local_pair;
+
+/* Permissions an allocation may have at once; beyond: STUN_INSUFFICIENT_CAPACITY. A bound on what one client can
+ * make the server remember, far above what any application needs. */
+enum { ALLOCATION_MAX_PERMISSIONS = 8192 };
 
 /* Counts of one leg; own thread writes, plain numbers. */
 struct leg_counters {
@@ -26,8 +31,16 @@ struct channel {
     struct wheel_timer timer;
 };
 
-/* An exact peer (IP and port) of an allocation: bound to a channel, or, on a shared relayed address, named or
- * sent to and therefore claimed. */
+/* How an exact peer came to be known. Only an unnamed one without a channel gives way when max_peers is reached. */
+enum peer_standing {
+    PEER_UNNAMED, /* sent to or heard from */
+    PEER_NAMED,   /* named in a request */
+    PEER_ADDING,  /* new in the request being carried out */
+    PEER_NAMING,  /* unnamed until the request being carried out */
+};
+
+/* An exact peer (IP and port) of an allocation: bound to a channel, or, on a shared relayed address, named, sent
+ * to or heard from. */
 struct peer_endpoint {
     struct tx_flow uplink;          /* groups datagrams to this peer */
     struct allocation *allocation;
@@ -38,19 +51,22 @@ struct peer_endpoint {
     bool is_local;                  /* the peer is a relayed address of this server */
     bool has_claim;                 /* this record is the exact entry of the peer table */
     bool is_contested;              /* another allocation wanted the exact entry as well */
+    uint8_t standing;               /* enum peer_standing */
     struct relay_location location; /* where, when is_local */
     uint64_t last_sent_us;          /* last data (not STUN checks) from the client to it; 0: never */
-    struct peer_endpoint *next_of_permission, *next_of_allocation;
+    struct peer_endpoint *next_of_permission, **link_of_permission;
 };
 
+/* Outlives its expiry, no longer live, while a channel is bound to its IP. */
 struct permission {
     struct allocation *allocation;
-    struct relayed_address *relayed;
     struct endpoint ip;                  /* port 0 */
+    bool is_live;
     struct wheel_timer timer;
     struct peer_endpoint *peers;         /* exact endpoints on this IP */
-    struct permission *next_of_allocation;
-    struct permission *next_same_ip;     /* others' permissions for this IP on this relayed address */
+    struct permission *next_of_allocation, **link_of_allocation;
+    struct permission *next_same_ip;     /* others' live permissions for this IP on this relayed address */
+    struct permission *previous_same_ip; /* NULL: the first */
 };
 
 struct allocation_relay {
@@ -60,8 +76,9 @@ struct allocation_relay {
 };
 
 struct channel_map {
-    struct channel **slots; /* open addressing by number; NULL when empty */
+    struct channel **slots; /* open addressing by keyed number; NULL while there is none */
     uint32_t mask, n_channels;
+    struct channel *single; /* the slots of an allocation with one channel */
 };
 
 struct allocation {
@@ -77,8 +94,8 @@ struct allocation {
     uint64_t uid;       /* unique in the process: thread index in the top 16 bits */
     uint64_t sequence;  /* grows with every allocation of the table: newer is larger */
     uint64_t user_hash; /* equal users have equal hashes (of the user part and realm) */
-    char *username;     /* own copy; NULL with no-auth */
-    char *realm;        /* own copy; NULL with no-auth */
+    char *username;     /* NULL with no-auth; lives in the allocation's own block, as does realm */
+    char *realm;        /* NULL with no-auth */
     struct stun_key key;
     enum stun_integrity_kind integrity;
     uint8_t transaction_id[STUN_TRANSACTION_ID_BYTES]; /* of the Allocate: retransmissions (RFC 8656, 7.2) */
@@ -86,9 +103,15 @@ struct allocation {
     bool has_reservation_token;
     uint16_t address_error; /* what ADDRESS-ERROR-CODE said about the additional family, 0: nothing */
     void *quota;            /* what quota_acquire gave */
-    struct permission *permissions;
-    struct peer_endpoint *peers;
-    uint32_t n_permissions, n_peers;
+    struct permission *permissions; /* live ones and those that wait with a channel; their peers hang on them */
+    struct local_pair *pairs;       /* relay to relay: senders known to mean this allocation, newest first */
+    struct local_pair *sent_pairs;  /* relay to relay: receivers of the same thread that this one sends to */
+    uint32_t n_permissions, n_peers; /* live permissions; exact endpoints */
+    uint32_t n_known_permissions;    /* those that wait as well */
+    uint32_t n_shared_peers, n_unnamed_peers; /* of the endpoints: on shared addresses; that may give way */
+    uint32_t n_pairs;
+    bool has_permission_index, has_peer_index; /* so many that they are found by hash */
+    bool is_watched;                           /* found by uid: it sent ICE checks */
 };
 
 enum allocation_end { ALLOCATION_END_REFRESH_0, ALLOCATION_END_EXPIRED, ALLOCATION_END_CLOSED, ALLOCATION_END_SHUTDOWN };
@@ -146,10 +169,11 @@ bool allocation_remove_family(struct allocation *allocation, enum relay_family f
 
 /* Installs or renews permissions for all n peers (RFC 8656, 10.2), and on a shared relayed address notes the
  * exact endpoints with a port other than 0, claiming those that are free. All or nothing: STUN_OK,
- * STUN_INSUFFICIENT_CAPACITY beyond max_peers, STUN_SERVER_ERROR without memory. Families were checked by the
- * caller. */
+ * STUN_INSUFFICIENT_CAPACITY beyond max_peers or ALLOCATION_MAX_PERMISSIONS, STUN_SERVER_ERROR without memory.
+ * Families were checked by the caller. */
 enum stun_status permission_install(struct allocation *allocation, const struct endpoint *peers, size_t n_peers,
                                     uint64_t now_us);
+/* The live permission for the peer's IP (the port is not looked at), or NULL. */
 struct permission *permission_find(const struct allocation *allocation, const struct endpoint *peer);
 
 /* Binds or renews a channel, and installs or renews the permission (RFC 8656, 12.2). STUN_BAD_REQUEST when the
