@@ -35,7 +35,7 @@ struct line {
     uint64_t monotonic_us;
     enum log_level level;
     uint16_t n_text;
-    char text[TEXT_BYTES];
+    char text[TEXT_BYTES + 1]; /* not terminated in the queue */
 };
 
 /* Where bytes go. Used by the writer alone once it runs. */
@@ -152,18 +152,23 @@ static void expand_format(char out[FORMAT_BYTES], const char *format, long nanos
     out[n] = '\0';
 }
 
+/* The format is the operator's, so the compiler can't check it. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+static size_t print_time(char out[STAMP_BYTES], const char *format, const struct timespec *wall) {
+    char expanded[FORMAT_BYTES];
+    expand_format(expanded, format, wall->tv_nsec);
+    struct tm tm;
+    return localtime_r(&wall->tv_sec, &tm) == NULL ? 0 : strftime(out, STAMP_BYTES - 1, expanded, &tm);
+}
+#pragma GCC diagnostic pop
+
 static size_t print_stamp(char out[STAMP_BYTES], const struct settings *settings, const struct line *line) {
     if (!settings->iso_timestamps) {
         uint64_t since_us = line->monotonic_us - settings->started_us;
         return (size_t)snprintf(out, STAMP_BYTES, "%llu: ", (unsigned long long)(since_us / 1000000));
     }
-    char format[FORMAT_BYTES];
-    expand_format(format, settings->format, line->wall.tv_nsec);
-    struct tm tm;
-    size_t n = 0;
-    if (localtime_r(&line->wall.tv_sec, &tm) != NULL) {
-        n = strftime(out, STAMP_BYTES - 1, format, &tm);
-    }
+    size_t n = print_time(out, settings->format, &line->wall);
     out[n] = ' ';
     return n + 1;
 }
@@ -183,13 +188,14 @@ __attribute__((format(printf, 3, 0))) static void fill_line(struct line *line, e
     clock_gettime(CLOCK_REALTIME, &line->wall);
     line->monotonic_us = clock_now_us();
     line->level = level;
-    char text[TEXT_BYTES + 1];
-    int n = vsnprintf(text, sizeof text, format, arguments);
+    int n = vsnprintf(line->text, sizeof line->text, format, arguments);
     size_t n_text = n < 0 ? 0 : (size_t)n;
     line->n_text = (uint16_t)(n_text < TEXT_BYTES ? n_text : TEXT_BYTES);
     for (size_t i = 0; i < line->n_text; i++) {
-        unsigned char c = (unsigned char)text[i];
-        line->text[i] = c < 0x20 || c == 0x7f ? '?' : (char)c;
+        unsigned char c = (unsigned char)line->text[i];
+        if (c < 0x20 || c == 0x7f) {
+            line->text[i] = '?';
+        }
     }
 }
 
@@ -327,8 +333,11 @@ static size_t chunk_bytes(const struct sink *sink, const char *bytes, size_t n_b
     if (sink->is_regular || n_bytes <= PIPE_BUF) {
         return n_bytes;
     }
-    const char *newline = memrchr(bytes, '\n', PIPE_BUF);
-    return newline == NULL ? PIPE_BUF : (size_t)(newline + 1 - bytes);
+    size_t n = PIPE_BUF;
+    while (n > 0 && bytes[n - 1] != '\n') {
+        n--;
+    }
+    return n > 0 ? n : PIPE_BUF;
 }
 
 /* Returns how many bytes the sink took. */
@@ -336,14 +345,15 @@ static size_t sink_push(struct sink *sink, const char *bytes, size_t n_bytes) {
     size_t at = 0;
     while (at < n_bytes && sink_is_writable(sink)) {
         ssize_t n = write(sink->fd, bytes + at, chunk_bytes(sink, bytes + at, n_bytes - at));
-        if (n <= 0 && errno != EINTR) {
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0) {
             break;
         }
-        if (n > 0) {
-            at += (size_t)n;
-            sink->stalled = false;
-            sink->inside_line = bytes[at - 1] != '\n';
-        }
+        at += (size_t)n;
+        sink->stalled = false;
+        sink->inside_line = bytes[at - 1] != '\n';
     }
     sink->stalled = at < n_bytes;
     return at;
@@ -559,43 +569,50 @@ static int apply_params(const struct log_params *params) {
 
 /* Signals are the other threads' business. With all of them blocked, a closed pipe (SIGPIPE) or a file size
  * limit (SIGXFSZ) is a failed write and not the end of the process. */
+static int create_writer(struct output *output) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int err = pthread_create(&the_log.writer, NULL, run_writer, output);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return -err;
+}
+
 static int start_writer(void) {
     struct output *output = malloc(sizeof *output);
     if (output == NULL) {
         return -ENOMEM;
     }
     output->n_bytes = 0;
+    pthread_mutex_lock(&the_log.mutex);
     the_log.head = the_log.tail = the_log.n_overflowed = 0;
     the_log.reopen = false;
-    the_log.running = true;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int err = pthread_create(&the_log.writer, NULL, run_writer, output);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (err != 0) {
-        the_log.running = false;
+    int err = create_writer(output);
+    the_log.running = err == 0; /* the writer looks at it only after this */
+    pthread_mutex_unlock(&the_log.mutex);
+    if (err < 0) {
         free(output);
     }
-    return -err;
+    return err;
 }
 
 int log_start(const struct log_params *params) {
     pthread_mutex_lock(&the_log.mutex);
-    int err = -EALREADY;
-    if (!the_log.running) {
-        err = apply_params(params);
-        if (err == 0) {
-            err = start_writer();
-        }
-        if (err < 0) {
-            release_settings();
-        } else {
-            log_set_level(params->level);
-        }
-    }
+    bool running = the_log.running;
     pthread_mutex_unlock(&the_log.mutex);
-    return err;
+    if (running) {
+        return -EALREADY;
+    }
+    int err = apply_params(params);
+    if (err == 0) {
+        err = start_writer();
+    }
+    if (err < 0) {
+        release_settings();
+        return err;
+    }
+    log_set_level(params->level);
+    return 0;
 }
 
 void log_stop(void) {
