@@ -27,8 +27,8 @@ struct fake_carrier_state {
     uint32_t n_remotes;
 };
 
-static void address_set(const struct fake_carrier_state *s, struct relayed_address *a, enum relay_family family,
-                        uint16_t port) {
+static void address_set(const struct fake_carrier_state *s, struct relayed_address *a,
+                        enum relay_family family, uint16_t port) {
     int err = endpoint_parse(&a->local, family == RELAY_V4 ? "192.0.2.1" : "2001:db8::1", port);
     assert(err == 0);
     a->advertised = a->local;
@@ -60,8 +60,8 @@ static bool slot_is_free(const struct fake_carrier_state *s, uint32_t i) {
     return i < s->n_dedicated && !s->dedicated[i].in_use && !s->dedicated[i].reserved;
 }
 
-static struct relayed_address *take_dedicated(struct fake_carrier_state *s, const struct relay_request *request,
-                                              uint8_t *out_token) {
+static struct relayed_address *take_dedicated(struct fake_carrier_state *s,
+                                              const struct relay_request *request, uint8_t *out_token) {
     for (uint32_t i = 0; i < s->n_dedicated; i += request->even_port ? 2 : 1) {
         if (!slot_is_free(s, i) || (request->reserve_next && !slot_is_free(s, i + 1))) {
             continue;
@@ -170,7 +170,8 @@ void fake_carrier_add_remote(struct fake_carrier *carrier, uint32_t thread, cons
     (void)err;
 }
 
-struct relayed_address *fake_carrier_shared(struct fake_carrier *carrier, enum relay_family family, uint32_t i) {
+struct relayed_address *fake_carrier_shared(struct fake_carrier *carrier, enum relay_family family,
+                                            uint32_t i) {
     assert(i < carrier->state->n_shared);
     return &carrier->state->shared[family][i];
 }

@@ -19,9 +19,9 @@ struct fake_carrier_params {
 
 struct fake_carrier {
     struct relay_carrier carrier;
-    uint32_t n_held;            /* acquired and not yet released, counted per allocation */
-    enum stun_status refuse;    /* other than STUN_OK: what acquire answers from now on */
-    uint32_t refuse_after;      /* so many acquires still succeed before `refuse` counts */
+    uint32_t n_held;         /* acquired and not yet released, counted per allocation */
+    enum stun_status refuse; /* other than STUN_OK: what acquire answers from now on */
+    uint32_t refuse_after;   /* so many acquires still succeed before `refuse` counts */
     uint32_t n_acquires, n_releases;
     struct fake_carrier_state *state; /* private */
 };
@@ -34,6 +34,7 @@ void fake_carrier_destroy(struct fake_carrier *carrier);
 void fake_carrier_add_remote(struct fake_carrier *carrier, uint32_t thread, const char *local,
                              const char *advertised);
 /* The i-th shared address of the family. */
-struct relayed_address *fake_carrier_shared(struct fake_carrier *carrier, enum relay_family family, uint32_t i);
+struct relayed_address *fake_carrier_shared(struct fake_carrier *carrier, enum relay_family family,
+                                            uint32_t i);
 
 #endif
