@@ -133,6 +133,17 @@ class Peer:
     def send(self, data, to):
         self.socket.sendto(data, to)
 
+    def receive_many(self, n, timeout_s=5.0):
+        """The next n datagrams' data; fewer when no more come in time."""
+        end = time.monotonic() + timeout_s
+        got = []
+        while len(got) < n:
+            one = self.receive(max(0.0, end - time.monotonic()))
+            if one is None:
+                break
+            got.append(one[0])
+        return got
+
     def receive(self, timeout_s=3.0):
         """(data, source), or None."""
         if not select.select([self.socket], [], [], timeout_s)[0]:
@@ -163,7 +174,7 @@ class Client:
             left = end - time.monotonic()
             if left <= 0 or not select.select([self.socket], [], [], left)[0]:
                 return None
-            raw = self.socket.recv(65536)
+            raw = self._take()
             message = decode(raw)
             if message and message.transaction == transaction and message.kind in (SUCCESS, ERROR):
                 return message
@@ -246,7 +257,13 @@ class Client:
             return self._kept.pop(0)
         if not select.select([self.socket], [], [], timeout_s)[0]:
             return None
-        return self.socket.recv(65536)
+        return self._take()
+
+    def _take(self):
+        """Whatever comes must come from the address we sent to: a NAT would let nothing else through."""
+        raw, source = self.socket.recvfrom(65536)
+        assert source[:2] == self.server[:2], "a datagram from %s:%d, not from the server" % source[:2]
+        return raw
 
     def receive(self, timeout_s=3.0):
         """(data, peer) of the next datagram relayed to us, or None. Other messages are passed over."""
@@ -258,6 +275,17 @@ class Client:
             got = self.relayed_data(raw)
             if got:
                 return got
+
+    def receive_many(self, n, timeout_s=5.0):
+        """The next n relayed datagrams' data; fewer when no more come in time."""
+        end = time.monotonic() + timeout_s
+        got = []
+        while len(got) < n:
+            one = self.receive(max(0.0, end - time.monotonic()))
+            if one is None:
+                break
+            got.append(one[0])
+        return got
 
     def relayed_data(self, raw):
         """(data, peer) when raw is ChannelData or a Data indication with DATA, else None."""
