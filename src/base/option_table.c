@@ -122,7 +122,8 @@ bool option_is_number(const struct option_spec *spec) {
     return spec->kind == OPTION_U32 || spec->kind == OPTION_PORT;
 }
 
-const struct option_origin *option_origin_of(const struct option_state *state, const struct option_spec *spec) {
+const struct option_origin *option_origin_of(const struct option_state *state,
+                                             const struct option_spec *spec) {
     return &state->origins[spec - state->table->specs];
 }
 
@@ -332,8 +333,8 @@ static int refuse_number(struct option_state *state, const struct option_spec *s
                          const struct option_origin *where) {
     char value[SHOWN_VALUE_BYTES];
     const char *hint = strstr(text, " #") != NULL ? "; a comment needs a line of its own" : "";
-    option_report_add(state->report, OPTION_ERROR, where, "%s: %s is not a number from %u to %u (%s)%s", spec->name,
-                      shown(spec, text, value), spec->min, spec->max, spec->unit, hint);
+    option_report_add(state->report, OPTION_ERROR, where, "%s: %s is not a number from %u to %u (%s)%s",
+                      spec->name, shown(spec, text, value), spec->min, spec->max, spec->unit, hint);
     return -EINVAL;
 }
 
@@ -354,8 +355,9 @@ static bool may_replace(struct option_state *state, const struct option_spec *sp
     }
     if (before->source == where->source && where->source != OPTION_FROM_DEFAULT) {
         char earlier[MESSAGE_MAX_BYTES / 2];
-        option_report_add(state->report, OPTION_WARNING, where, "%s is given again; this one replaces the one of %s",
-                          spec->name, option_origin_format(before, earlier, sizeof earlier));
+        option_report_add(state->report, OPTION_WARNING, where,
+                          "%s is given again; this one replaces the one of %s", spec->name,
+                          option_origin_format(before, earlier, sizeof earlier));
     }
     return true;
 }
@@ -435,7 +437,8 @@ static int add_to_list(struct option_state *state, const struct option_spec *spe
     struct option_list *list = option_list(spec, state->values);
     for (size_t i = 0; spec->kind == OPTION_ADDRESS_LIST && i < list->n_items; i++) {
         if (strcmp(list->items[i], text) == 0) {
-            option_report_add(state->report, OPTION_WARNING, where, "%s: %s is given twice", spec->name, text);
+            option_report_add(state->report, OPTION_WARNING, where, "%s: %s is given twice", spec->name,
+                              text);
             return 0;
         }
     }
@@ -499,7 +502,8 @@ int option_set(struct option_state *state, const struct option_spec *spec, const
         text = spec->default_text;
     }
     if (spec->kind != OPTION_BOOL && (text == NULL || *text == '\0')) {
-        option_report_add(state->report, OPTION_ERROR, where, "%s needs a value (%s)", spec->name, spec->unit);
+        option_report_add(state->report, OPTION_ERROR, where, "%s needs a value (%s)", spec->name,
+                          spec->unit);
         return -EINVAL;
     }
     if (text != NULL && !is_printable(text)) {
@@ -590,7 +594,8 @@ static int read_long(struct argument_reader *r, const char *argument) {
     const char *equals = strchr(argument, '=');
     size_t n = equals == NULL ? strlen(argument) : (size_t)(equals - argument);
     if (n >= sizeof name) {
-        option_report_add(r->state->report, OPTION_ERROR, &command_line, "unknown option '--%.80s'", argument);
+        option_report_add(r->state->report, OPTION_ERROR, &command_line, "unknown option '--%.80s'",
+                          argument);
         return -EINVAL;
     }
     memcpy(name, argument, n);

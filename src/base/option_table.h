@@ -77,7 +77,7 @@ struct option_spec {
     enum option_reload reload;
     unsigned flags;
     enum option_status status;
-    unsigned group; /* index into option_table.groups */
+    unsigned group;   /* index into option_table.groups */
     const char *note; /* the reason, for every status but HONOURED */
     const char *help;
 };
@@ -164,7 +164,8 @@ int option_set_named(struct option_state *state, const char *name, const char *t
 /* Reads a command line; every mistake is reported before -EINVAL is returned. */
 int option_parse_arguments(struct option_state *state, int argc, char *const *argv);
 
-const struct option_origin *option_origin_of(const struct option_state *state, const struct option_spec *spec);
+const struct option_origin *option_origin_of(const struct option_state *state,
+                                             const struct option_spec *spec);
 
 /* Field access, by the kind of the spec. */
 bool *option_bool(const struct option_spec *spec, void *values);
@@ -174,7 +175,8 @@ struct option_list *option_list(const struct option_spec *spec, void *values);
 
 bool option_is_list(const struct option_spec *spec);
 bool option_is_number(const struct option_spec *spec);
-/* The value as a file would spell it (item i of a list); secrets are masked. "" when unset. Returns buffer. */
+/* The value as a file would spell it (item i of a list); secrets are masked. "" when unset. Returns buffer.
+ */
 const char *option_format_value(const struct option_spec *spec, const void *values, size_t i, char *buffer,
                                 size_t n_buffer);
 

@@ -1,5 +1,5 @@
-/* The options of turnserver as one struct of plain values, read at start from the command line and a configuration
- * file in either of two spellings. Read-only afterwards, so any thread may look. */
+/* The options of turnserver as one struct of plain values, read at start from the command line and a
+ * configuration file in either of two spellings. Read-only afterwards, so any thread may look. */
 #ifndef TURN_OPTIONS_H
 #define TURN_OPTIONS_H
 
@@ -21,8 +21,9 @@ struct options {
 enum { OPTIONS_EXIT_OK = 1 };
 
 /* Reads everything. 0: *out is the caller's, and `report` may hold notes and warnings for the log
- * (options_report_log). OPTIONS_EXIT_OK: what was asked for (help, version, check) is printed, and the program ends
- * with success. -EINVAL or -ENOMEM: all that is wrong has been printed. `report` is the caller's in every case. */
+ * (options_report_log). OPTIONS_EXIT_OK: what was asked for (help, version, check) is printed, and the
+ * program ends with success. -EINVAL or -ENOMEM: all that is wrong has been printed. `report` is the caller's
+ * in every case. */
 int options_load(struct options **out, int argc, char *const *argv, struct option_report *report);
 void options_destroy(struct options *options);
 
@@ -34,9 +35,10 @@ static inline bool options_is_set(const struct options *options, enum options_id
     return options->origins[id].source != OPTION_FROM_DEFAULT;
 }
 
-/* Whether the shared ports of n_threads relay threads fit below 65536; to be asked again once the number of threads
- * is known. Reports and returns -EINVAL when not. */
-int options_check_shared_ports(const struct options *options, uint32_t n_threads, struct option_report *report);
+/* Whether the shared ports of n_threads relay threads fit below 65536; to be asked again once the number of
+ * threads is known. Reports and returns -EINVAL when not. */
+int options_check_shared_ports(const struct options *options, uint32_t n_threads,
+                               struct option_report *report);
 
 /* "IP", "IP-IP" or "IP/BITS", both ends of one family and in order. */
 bool options_is_peer_range(const char *text);

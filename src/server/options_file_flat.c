@@ -1,5 +1,5 @@
-/* The flat spelling: a line is "key", "key=value" or "key value"; a line that begins with '#' is a comment, and '#'
- * anywhere else is part of the value. */
+/* The flat spelling: a line is "key", "key=value" or "key value"; a line that begins with '#' is a comment,
+ * and '#' anywhere else is part of the value. */
 #include "options_internal.h"
 
 #include <errno.h>

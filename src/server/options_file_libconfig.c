@@ -1,5 +1,5 @@
-/* libconfig's spelling: `key = value;` with typed values, lists and arrays for options that may be repeated, and the
- * groups `users` and `peers`. */
+/* libconfig's spelling: `key = value;` with typed values, lists and arrays for options that may be repeated,
+ * and the groups `users` and `peers`. */
 #include "options_internal.h"
 
 #include <ctype.h>
@@ -165,7 +165,8 @@ static int set_user(const struct libconfig_reader *r, const config_setting_t *us
     config_setting_lookup_string(user, "key", &key);
     int n_known = (name != NULL) + (password != NULL) + (key != NULL);
     if (name == NULL || (password == NULL) == (key == NULL) || config_setting_length(user) != n_known) {
-        return refuse(r, user, "a user has name, and either password or key, as text in quotes; nothing else");
+        return refuse(r, user,
+                      "a user has name, and either password or key, as text in quotes; nothing else");
     }
     if (strchr(name, ':') != NULL) {
         return refuse(r, user, "a user's name cannot hold ':'");
