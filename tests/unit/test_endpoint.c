@@ -49,6 +49,7 @@ static void ipv6_with_and_without_port(void **state) {
     assert_parses("[::1]:65535", AF_INET6, "::1", 65535);
     assert_parses("::ffff:192.0.2.1", AF_INET6, "::ffff:192.0.2.1", 3478);
     assert_parses("[0000:0000:0000:0000:0000:ffff:255.255.255.255]:1", AF_INET6, "::ffff:255.255.255.255", 1);
+    assert_parses("0000:0000:0000:0000:0000:ffff:255.255.255.255", AF_INET6, "::ffff:255.255.255.255", 3478);
     assert_parses("2001:DB8::A", AF_INET6, "2001:db8::a", 3478);
 }
 
@@ -98,7 +99,8 @@ static void malformed_addresses_are_refused(void **state) {
         "::300.1.2.3",
         "1:2:3:4:5:6:7",
         "::ffff:1.2.3.04",
-        "00000000000000000000000000000000000000000000001",
+        "0000:0000:0000:0000:0000:ffff:255.255.255.2555",
+        "0000:0000:0000:0000:0000:ffff:255.255.255.25555",
         "2001:db8:00000000000000000000000000000000000000000000000000000::1",
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {

@@ -186,9 +186,11 @@ static void no_thrashing_at_the_bounds(void **state) {
     }
     assert_int_equal(alloc_fault_count(), 1);
     assert_int_equal(n_slots(&table), 256);
-    for (uint64_t i = 63; i >= 31; i--) {
+    for (uint64_t i = 63; i >= 32; i--) {
         assert_true(hash_table_remove(&table, i, &items[i]));
     }
+    assert_int_equal(n_slots(&table), 256); /* exactly an eighth full */
+    assert_true(hash_table_remove(&table, 31, &items[31]));
     assert_int_equal(n_slots(&table), 128); /* 31 of 256 is under an eighth */
     alloc_fault_arm(0);
     for (unsigned i = 0; i < 100; i++) {

@@ -80,6 +80,26 @@ static void messages_stay_until_they_are_released(void **state) {
     mailbox_destroy(m);
 }
 
+static void the_ring_is_used_to_its_last_byte(void **state) {
+    (void)state;
+    static const uint8_t bytes[56]; /* 64 with its header */
+    struct mailbox *m = create(256, -1);
+    size_t n;
+    for (unsigned round = 0; round < 3; round++) {
+        for (unsigned i = 0; i < 4; i++) {
+            assert_int_equal(mailbox_post(m, bytes, sizeof bytes, NULL, 0), 0);
+        }
+        assert_int_equal(mailbox_post(m, NULL, 0, NULL, 0), -ENOBUFS);
+        for (unsigned i = 0; i < 4; i++) {
+            assert_non_null(mailbox_peek(m, &n));
+            assert_int_equal(n, sizeof bytes);
+        }
+        assert_empty(m);
+        mailbox_release(m);
+    }
+    mailbox_destroy(m);
+}
+
 static void releasing_gives_back_what_was_peeked_only(void **state) {
     (void)state;
     struct mailbox *m = create(256, -1);
@@ -329,6 +349,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_parts_arrive_as_one),
         cmocka_unit_test(messages_stay_until_they_are_released),
+        cmocka_unit_test(the_ring_is_used_to_its_last_byte),
         cmocka_unit_test(releasing_gives_back_what_was_peeked_only),
         cmocka_unit_test(a_quarter_of_the_ring_is_the_largest_message),
         cmocka_unit_test(capacity_is_rounded_up_and_bounded),
