@@ -63,25 +63,31 @@ static bool note_is_alive(const struct watch_table *t, const struct watch_note *
     return n->uid != 0 && now_us - n->noted_us <= t->lifetime_us;
 }
 
-/* What a new note costs the set: nothing, one of the same allocation, or the oldest of all. */
-static int note_rank(const struct watch_table *t, const struct watch_note *n, uint64_t uid, uint64_t now_us) {
+/* How readily a note of the set makes room for one of uid: at once when it is past its age, else the more the
+ * more its allocation has here, and one's own before others'. */
+static unsigned note_rank(const struct watch_table *t, const struct watch_note *set, const struct watch_note *n,
+                          uint64_t uid, uint64_t now_us) {
     if (!note_is_alive(t, n, now_us)) {
-        return 0;
+        return 2 * ICE_WATCH_WAYS + 2;
     }
-    return n->uid == uid ? 1 : 2;
+    unsigned n_its = 0;
+    for (unsigned i = 0; i < ICE_WATCH_WAYS; i++) {
+        n_its += set[i].uid == n->uid && note_is_alive(t, &set[i], now_us);
+    }
+    return 2 * n_its + (n->uid == uid);
 }
 
 static void table_note(struct watch_table *t, uint64_t hash, uint64_t uid, uint64_t now_us) {
-    struct watch_note *set = table_set(t, hash), *victim = &set[0];
-    int rank = note_rank(t, victim, uid, now_us);
+    struct watch_note *set = table_set(t, hash), *victim = NULL;
+    unsigned rank = 0;
     for (unsigned i = 0; i < ICE_WATCH_WAYS; i++) {
         struct watch_note *n = &set[i];
         if (n->hash == hash && n->uid == uid) {
             victim = n;
             break;
         }
-        int its = note_rank(t, n, uid, now_us);
-        if (its < rank || (its == rank && n->noted_us < victim->noted_us)) {
+        unsigned its = note_rank(t, set, n, uid, now_us);
+        if (its > rank || (its == rank && n->noted_us < victim->noted_us)) {
             victim = n;
             rank = its;
         }
