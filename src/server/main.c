@@ -46,15 +46,6 @@ static int start_log(const struct options *o) {
     return err;
 }
 
-/* Notes and warnings about options belong into the log, too; errors were printed and ended the start. */
-static void log_report(const struct option_report *report) {
-    for (size_t i = 0; i < report->n_messages; i++) {
-        enum log_level level =
-            report->messages[i].severity == OPTION_NOTE ? LOG_LEVEL_INFO : LOG_LEVEL_WARNING;
-        log_write(level, "%s", report->messages[i].text);
-    }
-}
-
 /* The server with its sockets open, until it is told to stop. */
 static int serve(const struct options *o, const struct server_config *config, int ready_fd) {
     struct server *server;
@@ -80,7 +71,7 @@ static int serve(const struct options *o, const struct server_config *config, in
     return err;
 }
 
-static int run(const struct options *o, const struct option_report *report) {
+static int run(const struct options *o, struct option_report *report) {
     int ready_fd = -1;
     int err = o->daemon ? process_daemonize(&ready_fd) : 0;
     if (err < 0) {
@@ -91,7 +82,7 @@ static int run(const struct options *o, const struct option_report *report) {
     if (err < 0) {
         return err;
     }
-    log_report(report);
+    options_report_log(report);
     process_raise_descriptors();
     struct server_config *config;
     err = server_config_create(&config, o);
