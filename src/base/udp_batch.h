@@ -20,16 +20,19 @@ enum {
     TX_RUN_MAX_BYTES_V6 = 65487,
 };
 
+/* "linux" or "posix": which back end was built. */
+const char *udp_backend_name(void);
+
 /* ---- receiving ---- */
 
 struct rx_packet {
-    uint8_t *data;                /* RX_HEADROOM_BYTES before it may be written */
+    uint8_t *data; /* RX_HEADROOM_BYTES before it may be written */
     uint32_t n_bytes;
-    uint32_t segment_bytes;       /* > 0: a GRO buffer of datagrams of this size, the last may be shorter */
+    uint32_t segment_bytes; /* > 0: a GRO buffer of datagrams of this size, the last may be shorter */
     struct endpoint source;
-    struct endpoint destination;  /* local address; the socket's own unless it uses packet info */
-    uint8_t tos;                  /* TOS or traffic class, 0 when unknown */
-    bool truncated;               /* MSG_TRUNC: count and drop */
+    struct endpoint destination; /* local address; the socket's own unless it uses packet info */
+    uint8_t tos;                 /* TOS or traffic class, 0 when unknown */
+    bool truncated;              /* MSG_TRUNC: count and drop */
 };
 
 /* Datagrams in the packet: 1, or as many as its GRO segments. */
@@ -42,21 +45,21 @@ static inline uint32_t rx_packet_datagrams(const struct rx_packet *p) {
 
 /* What receiving counted; one writer. Occupancy histograms count datagrams. */
 struct rx_counters {
-    counter calls;        /* receive system calls */
-    counter datagrams;    /* GRO segments counted one by one */
-    counter packets;      /* messages: a GRO buffer is one */
-    counter would_block;  /* calls that found nothing */
-    counter unavailable;  /* falls back to single receives */
-    counter no_buffer;    /* drains cut short because the ring was full */
+    counter calls;       /* receive system calls */
+    counter datagrams;   /* GRO segments counted one by one */
+    counter packets;     /* messages: a GRO buffer is one */
+    counter would_block; /* calls that found nothing */
+    counter unavailable; /* falls back to single receives */
+    counter no_buffer;   /* drains cut short because the ring was full */
     counter truncated;
-    counter kernel_drops; /* SO_RXQ_OVFL */
-    counter errors;       /* any other errno */
+    counter kernel_drops;       /* SO_RXQ_OVFL */
+    counter errors;             /* any other errno */
     struct histogram occupancy; /* datagrams per call that brought any */
 };
 
 struct rx_ring_params {
-    uint32_t n_slots;  /* power of two, 16..1024; also the most a drain takes */
-    bool single;       /* recvfrom semantics: one datagram per call (udp-recvmmsg=0) */
+    uint32_t n_slots; /* power of two, 16..1024; also the most a drain takes */
+    bool single;      /* recvfrom semantics: one datagram per call (udp-recvmmsg=0) */
 };
 
 struct rx_ring {
@@ -99,24 +102,24 @@ struct tx_datagram {
     const uint8_t *head; /* may be NULL when n_head is 0 */
     const uint8_t *body;
     uint32_t n_head, n_body;
-    uint8_t tos;         /* 0: kernel's default */
-    bool dont_fragment;  /* IPv4: DF set and no local fragmentation; IPv6: no local fragmentation */
+    uint8_t tos;        /* 0: kernel's default */
+    bool dont_fragment; /* IPv4: DF set and no local fragmentation; IPv6: no local fragmentation */
 };
 
 struct tx_counters {
-    counter calls;          /* send system calls */
-    counter flushes;        /* flushes that had something to send */
-    counter datagrams;      /* handed to the kernel successfully */
-    counter gso_messages;   /* messages with a segment size */
-    counter gso_datagrams;  /* datagrams that left in them */
-    counter gso_fallbacks;  /* runs resent as singles */
+    counter calls;            /* send system calls */
+    counter flushes;          /* flushes that had something to send */
+    counter datagrams;        /* handed to the kernel successfully */
+    counter gso_messages;     /* messages with a segment size */
+    counter gso_datagrams;    /* datagrams that left in them */
+    counter gso_fallbacks;    /* runs resent as singles */
     counter drop_would_block; /* EAGAIN, ENOBUFS */
     counter drop_unreachable; /* ENETUNREACH, EHOSTUNREACH, ECONNREFUSED, EADDRNOTAVAIL, ... */
     counter drop_denied;      /* EPERM, EACCES */
     counter drop_too_big;     /* EMSGSIZE as a single */
     counter drop_invalid;     /* EINVAL and the like as a single (port 0, ...) */
     counter drop_other;
-    struct histogram occupancy; /* datagrams per flush */
+    struct histogram occupancy;  /* datagrams per flush */
     struct histogram run_length; /* datagrams per message */
 };
 

@@ -14,8 +14,11 @@ struct udp_socket {
     bool gro;              /* UDP_GRO granted */
     bool gso;              /* UDP_SEGMENT not refused so far */
     bool error_queue;      /* IP_RECVERR on: ICMP errors wait in the error queue */
+    bool gro_refused;      /* asked for and not granted */
     uint32_t kernel_drops; /* SO_RXQ_OVFL as last seen */
-    int receive_buffer_bytes, send_buffer_bytes; /* as read back */
+    int receive_buffer_bytes,
+        send_buffer_bytes;            /* granted, in the unit of buffer_bytes: less means clamped */
+    uint32_t tx_generation, tx_queue; /* the send batch's note of its queue for this socket; private to it */
 };
 
 struct udp_socket_params {
@@ -36,8 +39,8 @@ void udp_socket_close(struct udp_socket *socket);
 struct udp_error {
     struct endpoint peer; /* where the datagram had gone */
     uint8_t icmp_type, icmp_code;
-    uint32_t info;        /* MTU for "too big", else 0 */
-    int error;            /* errno as the kernel maps it */
+    uint32_t info; /* MTU for "too big", else 0 */
+    int error;     /* errno as the kernel maps it */
 };
 /* Takes the next error that an ICMP message caused. Returns 1, 0 when the queue is empty, or -errno. */
 int udp_socket_next_error(struct udp_socket *socket, struct udp_error *out);
