@@ -170,16 +170,18 @@ static struct relayed_address *relayed_of(const struct allocation *a, const stru
     return a->relay[relay_family_of(peer)].address;
 }
 
-struct peer_match fixture_receive(struct state_fixture *f, const struct allocation *at, struct endpoint peer) {
+struct peer_match fixture_receive(struct state_fixture *f, const struct allocation *at,
+                                  struct endpoint peer) {
     struct peer_match match;
     peer_table_match(f->table, relayed_of(at, &peer), &peer, some_data, sizeof some_data, f->now_us, &match);
     return match;
 }
 
-struct peer_match fixture_receive_stun(struct state_fixture *f, const struct allocation *at, struct endpoint peer,
-                                       struct fixture_stun message) {
+struct peer_match fixture_receive_stun(struct state_fixture *f, const struct allocation *at,
+                                       struct endpoint peer, struct fixture_stun message) {
     struct peer_match match;
-    peer_table_match(f->table, relayed_of(at, &peer), &peer, message.bytes, message.n_bytes, f->now_us, &match);
+    peer_table_match(f->table, relayed_of(at, &peer), &peer, message.bytes, message.n_bytes, f->now_us,
+                     &match);
     return match;
 }
 
@@ -196,8 +198,8 @@ struct peer_match fixture_local(struct state_fixture *f, const struct allocation
                                 struct endpoint *out_peer) {
     struct peer_match match;
     struct relay_sender sender = fixture_sender(from);
-    peer_table_match_local(f->table, at->relay[RELAY_V4].address, &sender,
-                           message == NULL ? some_data : message->bytes,
-                           message == NULL ? sizeof some_data : message->n_bytes, f->now_us, &match, out_peer);
+    peer_table_match_local(
+        f->table, at->relay[RELAY_V4].address, &sender, message == NULL ? some_data : message->bytes,
+        message == NULL ? sizeof some_data : message->n_bytes, f->now_us, &match, out_peer);
     return match;
 }

@@ -27,9 +27,9 @@ struct state_fixture {
 
 struct fixture_params {
     struct fake_carrier_params carrier;
-    uint32_t max_peers;      /* 0: 256 */
-    uint32_t permission_s;   /* 0: FIXTURE_PERMISSION_S */
-    uint32_t channel_s;      /* 0: FIXTURE_CHANNEL_S */
+    uint32_t max_peers;    /* 0: 256 */
+    uint32_t permission_s; /* 0: FIXTURE_PERMISSION_S */
+    uint32_t channel_s;    /* 0: FIXTURE_CHANNEL_S */
 };
 
 /* 0 or -ENOMEM. */
@@ -49,7 +49,8 @@ struct endpoint fixture_endpoint(const char *text);
 struct endpoint fixture_peer(unsigned host, uint16_t port);
 
 enum stun_status fixture_permit(struct state_fixture *f, struct allocation *a, struct endpoint peer);
-enum stun_status fixture_bind(struct state_fixture *f, struct allocation *a, uint16_t number, struct endpoint peer);
+enum stun_status fixture_bind(struct state_fixture *f, struct allocation *a, uint16_t number,
+                              struct endpoint peer);
 
 /* A STUN message of the given type; the transaction id is filled with `id`; username may be NULL. */
 struct fixture_stun {
@@ -64,8 +65,8 @@ struct peer_endpoint *fixture_send_stun(struct state_fixture *f, struct allocati
                                         struct fixture_stun message);
 /* A peer sends to the relayed address of its family that `at` has. */
 struct peer_match fixture_receive(struct state_fixture *f, const struct allocation *at, struct endpoint peer);
-struct peer_match fixture_receive_stun(struct state_fixture *f, const struct allocation *at, struct endpoint peer,
-                                       struct fixture_stun message);
+struct peer_match fixture_receive_stun(struct state_fixture *f, const struct allocation *at,
+                                       struct endpoint peer, struct fixture_stun message);
 /* Allocation `from` sends to the relayed address of `at`, over IPv4. */
 struct peer_match fixture_local(struct state_fixture *f, const struct allocation *from,
                                 const struct allocation *at, const struct fixture_stun *message,

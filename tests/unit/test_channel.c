@@ -61,7 +61,8 @@ static void same_again_is_a_refresh_anything_else_refused(void **state) {
     assert_null(permission_find(a, &q));
     assert_int_equal(fixture_bind(&f, a, 0x4001, q), STUN_OK);
     assert_int_equal(fixture_bind(&f, a, 0x4001, p), STUN_BAD_REQUEST); /* both bound, to others */
-    assert_int_equal(fixture_bind(&f, a, 0x4002, fixture_peer(1, 1001)), STUN_OK); /* another port: another peer */
+    assert_int_equal(fixture_bind(&f, a, 0x4002, fixture_peer(1, 1001)),
+                     STUN_OK); /* another port: another peer */
 }
 
 static void numbers_belong_to_the_allocation(void **state) {
@@ -188,7 +189,8 @@ static void bind_without_memory_changes_nothing(void **state) {
         for (unsigned n = 1;; n++) {
             struct allocation *a = fixture_allocate_v4(&f, "ann");
             for (uint16_t i = 0; i < n_before; i++) {
-                assert_int_equal(fixture_bind(&f, a, (uint16_t)(0x4100 + i), fixture_peer(10u + i, 1)), STUN_OK);
+                assert_int_equal(fixture_bind(&f, a, (uint16_t)(0x4100 + i), fixture_peer(10u + i, 1)),
+                                 STUN_OK);
             }
             struct endpoint p = fixture_peer(1, 1);
             uint32_t n_peers = a->n_peers;
@@ -244,11 +246,13 @@ int main(void) {
         cmocka_unit_test_setup_teardown(binds_a_number_to_a_peer_and_permits_it, make, unmake),
         cmocka_unit_test_setup_teardown(binds_a_number_to_a_peer_and_permits_it, make_dedicated, unmake),
         cmocka_unit_test_setup_teardown(same_again_is_a_refresh_anything_else_refused, make, unmake),
-        cmocka_unit_test_setup_teardown(same_again_is_a_refresh_anything_else_refused, make_dedicated, unmake),
+        cmocka_unit_test_setup_teardown(same_again_is_a_refresh_anything_else_refused, make_dedicated,
+                                        unmake),
         cmocka_unit_test_setup_teardown(numbers_belong_to_the_allocation, make, unmake),
         cmocka_unit_test_setup_teardown(numbers_belong_to_the_allocation, make_dedicated, unmake),
         cmocka_unit_test_setup_teardown(expires_to_indications_and_frees_number_and_peer, make, unmake),
-        cmocka_unit_test_setup_teardown(expires_to_indications_and_frees_number_and_peer, make_dedicated, unmake),
+        cmocka_unit_test_setup_teardown(expires_to_indications_and_frees_number_and_peer, make_dedicated,
+                                        unmake),
         cmocka_unit_test_setup_teardown(outlives_the_permission_but_passes_nothing, make, unmake),
         cmocka_unit_test_setup_teardown(outlives_the_permission_but_passes_nothing, make_dedicated, unmake),
         cmocka_unit_test_setup_teardown(rebinding_renews_the_permission, make, unmake),

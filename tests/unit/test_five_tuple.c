@@ -47,7 +47,8 @@ static void every_drop_reason_has_its_own_name(void **state) {
     assert_string_equal(drop_reason_name(DROP_NO_MEMORY), "no_memory");
     for (unsigned i = 0; i < DROP_REASON_COUNT; i++) {
         for (unsigned j = 0; j < i; j++) {
-            assert_string_not_equal(drop_reason_name((enum drop_reason)i), drop_reason_name((enum drop_reason)j));
+            assert_string_not_equal(drop_reason_name((enum drop_reason)i),
+                                    drop_reason_name((enum drop_reason)j));
         }
     }
 }

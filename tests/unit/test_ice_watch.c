@@ -32,7 +32,8 @@ static size_t find(const struct ice_watch *w, uint32_t relayed, struct endpoint 
     return ice_watch_find(w, relayed, &peer, m.bytes, m.n_bytes, now_us, uids);
 }
 
-static void note(struct ice_watch *w, uint64_t uid, struct endpoint peer, struct fixture_stun m, uint64_t now_us) {
+static void note(struct ice_watch *w, uint64_t uid, struct endpoint peer, struct fixture_stun m,
+                 uint64_t now_us) {
     ice_watch_note(w, RELAYED, uid, &peer, m.bytes, m.n_bytes, now_us);
 }
 
@@ -40,13 +41,17 @@ static void an_answer_is_found_by_transaction_and_ip(void **state) {
     struct ice_watch *w = *state;
     uint64_t uids[ICE_WATCH_WAYS];
     note(w, 42, fixture_peer(1, 1000), fixture_binding(STUN_REQUEST, 9, "them:us"), T0);
-    assert_int_equal(find(w, RELAYED, fixture_peer(1, 2000), fixture_binding(STUN_SUCCESS, 9, NULL), T0, uids), 1);
+    assert_int_equal(
+        find(w, RELAYED, fixture_peer(1, 2000), fixture_binding(STUN_SUCCESS, 9, NULL), T0, uids), 1);
     assert_int_equal(uids[0], 42);
-    assert_int_equal(find(w, RELAYED, fixture_peer(1, 1000), fixture_binding(STUN_ERROR, 9, NULL), T0, uids), 1);
-    assert_int_equal(find(w, RELAYED, fixture_peer(2, 1000), fixture_binding(STUN_SUCCESS, 9, NULL), T0, uids), 0);
-    assert_int_equal(find(w, RELAYED, fixture_peer(1, 1000), fixture_binding(STUN_SUCCESS, 8, NULL), T0, uids), 0);
-    assert_int_equal(find(w, RELAYED + 1, fixture_peer(1, 1000), fixture_binding(STUN_SUCCESS, 9, NULL), T0, uids),
-                     0);
+    assert_int_equal(find(w, RELAYED, fixture_peer(1, 1000), fixture_binding(STUN_ERROR, 9, NULL), T0, uids),
+                     1);
+    assert_int_equal(
+        find(w, RELAYED, fixture_peer(2, 1000), fixture_binding(STUN_SUCCESS, 9, NULL), T0, uids), 0);
+    assert_int_equal(
+        find(w, RELAYED, fixture_peer(1, 1000), fixture_binding(STUN_SUCCESS, 8, NULL), T0, uids), 0);
+    assert_int_equal(
+        find(w, RELAYED + 1, fixture_peer(1, 1000), fixture_binding(STUN_SUCCESS, 9, NULL), T0, uids), 0);
 }
 
 static void a_check_is_found_by_the_mirrored_fragments(void **state) {
@@ -128,8 +133,8 @@ static bool is_still_known(struct ice_watch *w, struct endpoint p, uint32_t n, u
     return find(w, RELAYED, p, m, now_us, uids) > 0;
 }
 
-/* A flood of one allocation leaves what others noted before and note meanwhile (few enough that no set overflows
- * without the flood). */
+/* A flood of one allocation leaves what others noted before and note meanwhile (few enough that no set
+ * overflows without the flood). */
 static void a_flood_spoils_only_its_own(void **state) {
     struct ice_watch *w = *state;
     enum { VICTIMS = 150, FLOOD = 100000 };

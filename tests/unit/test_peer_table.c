@@ -65,8 +65,7 @@ static void assert_dropped(const struct allocation *at, struct endpoint peer, en
 static void a_stranger_reaches_nobody(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
-    enum drop_reason expected =
-        a->relay[RELAY_V4].address->shared ? DROP_UNKNOWN_PEER : DROP_NO_PERMISSION;
+    enum drop_reason expected = a->relay[RELAY_V4].address->shared ? DROP_UNKNOWN_PEER : DROP_NO_PERMISSION;
     assert_dropped(a, fixture_peer(1, 1), expected);
     assert_int_equal(fixture_permit(&f, a, fixture_peer(2, 1)), STUN_OK);
     assert_dropped(a, fixture_peer(1, 1), expected);
@@ -215,8 +214,9 @@ static void twenty_bind_one_peer_and_each_gets_its_answer(void **state) {
     }
     for (unsigned i = 0; i < 20; i++) {
         struct channel *c = channel_find(allocations[i], 0x4000);
-        assert_ptr_equal(peer_table_note_sent(allocations[i], c->peer, &p, (const uint8_t *)"hello", 5, f.now_us),
-                         c->peer);
+        assert_ptr_equal(
+            peer_table_note_sent(allocations[i], c->peer, &p, (const uint8_t *)"hello", 5, f.now_us),
+            c->peer);
         assert_owner(allocations[i], p);
         assert_ptr_equal(fixture_receive(&f, allocations[i], p).channel, c);
     }
@@ -252,7 +252,8 @@ static void a_bound_claim_ends_with_its_permission_and_comes_back_if_free(void *
     assert_owner(b, p); /* taken meanwhile and in use */
     assert_ptr_equal(fixture_receive(&f, a, q).channel, channel_find(a, 0x4001));
     allocation_destroy(b, ALLOCATION_END_REFRESH_0);
-    assert_ptr_equal(fixture_receive(&f, a, p).channel, channel_find(a, 0x4000)); /* rule of the only permission */
+    assert_ptr_equal(fixture_receive(&f, a, p).channel,
+                     channel_find(a, 0x4000)); /* rule of the only permission */
     assert_true(fixture_receive(&f, a, p).peer->has_claim);
 }
 
@@ -290,8 +291,10 @@ static void a_contested_peers_answers_go_to_whoever_asked(void **state) {
     fixture_send_stun(&f, b, p, fixture_binding(STUN_REQUEST, 2, "sfu:bob"));
     assert_ptr_equal(fixture_receive_stun(&f, a, p, fixture_binding(STUN_SUCCESS, 2, NULL)).allocation, b);
     assert_ptr_equal(fixture_receive_stun(&f, a, p, fixture_binding(STUN_ERROR, 1, NULL)).allocation, a);
-    assert_ptr_equal(fixture_receive_stun(&f, a, p, fixture_binding(STUN_REQUEST, 9, "bob:sfu")).allocation, b);
-    assert_ptr_equal(fixture_receive_stun(&f, a, p, fixture_binding(STUN_REQUEST, 9, "ann:sfu")).allocation, a);
+    assert_ptr_equal(fixture_receive_stun(&f, a, p, fixture_binding(STUN_REQUEST, 9, "bob:sfu")).allocation,
+                     b);
+    assert_ptr_equal(fixture_receive_stun(&f, a, p, fixture_binding(STUN_REQUEST, 9, "ann:sfu")).allocation,
+                     a);
     assert_owner(a, p); /* data stays with the claim in use */
     struct peer_match unknown = fixture_receive_stun(&f, a, p, fixture_binding(STUN_REQUEST, 9, "cyd:sfu"));
     assert_ptr_equal(unknown.allocation, a);
@@ -312,7 +315,8 @@ static void stun_decides_where_addresses_cannot(void **state) {
     struct allocation *a = permitting("ann", p), *b = permitting("bob", fixture_peer(1, 0));
     fixture_send_stun(&f, b, fixture_peer(1, 5001), fixture_binding(STUN_REQUEST, 2, "them:bob"));
     assert_dropped(a, natted, DROP_AMBIGUOUS_PEER);
-    struct peer_match match = fixture_receive_stun(&f, a, natted, fixture_binding(STUN_REQUEST, 7, "bob:them"));
+    struct peer_match match =
+        fixture_receive_stun(&f, a, natted, fixture_binding(STUN_REQUEST, 7, "bob:them"));
     assert_ptr_equal(match.allocation, b);
     assert_owner(b, natted); /* learned */
     fixture_send_stun(&f, a, p, fixture_binding(STUN_REQUEST, 3, "them:ann"));
@@ -510,7 +514,8 @@ static void many_endpoints_are_found_whoever_holds_them(void **state) {
 
 static void families_do_not_mix(void **state) {
     (void)state;
-    struct allocation *a = fixture_allocate(&f, "ann", true, true), *b = fixture_allocate(&f, "bob", false, true);
+    struct allocation *a = fixture_allocate(&f, "ann", true, true),
+                      *b = fixture_allocate(&f, "bob", false, true);
     struct endpoint p6 = fixture_endpoint("[2001:db8:2::1]:9"), q6 = fixture_endpoint("[2001:db8:2::2]:9");
     assert_int_equal(fixture_permit(&f, b, p6), STUN_OK);
     assert_int_equal(fixture_permit(&f, a, q6), STUN_OK);

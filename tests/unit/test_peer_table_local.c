@@ -13,8 +13,8 @@ static struct state_fixture f;
 
 static int make(void **state) {
     (void)state;
-    return fixture_create(&f, &(struct fixture_params){.carrier = {.shared = true,
-                                                                   .advertised_v4 = "198.51.100.200"}});
+    return fixture_create(
+        &f, &(struct fixture_params){.carrier = {.shared = true, .advertised_v4 = "198.51.100.200"}});
 }
 
 static int make_dedicated(void **state) {
@@ -225,7 +225,8 @@ static void a_newer_check_corrects_what_was_learned(void **state) {
     for (unsigned i = 0; i < 6; i++) {
         struct fixture_stun check = fixture_binding(STUN_REQUEST, 9, i % 2 == 0 ? "ann:far" : "bob:far");
         struct relayed_address *relayed = a->relay[RELAY_V4].address;
-        peer_table_match_local(f.table, relayed, &sender, check.bytes, check.n_bytes, f.now_us, &match, &peer);
+        peer_table_match_local(f.table, relayed, &sender, check.bytes, check.n_bytes, f.now_us, &match,
+                               &peer);
         assert_ptr_equal(match.allocation, i % 2 == 0 ? a : b);
         peer_table_match_local(f.table, relayed, &sender, NULL, 0, f.now_us, &match, &peer);
         assert_ptr_equal(match.allocation, i % 2 == 0 ? a : b);
@@ -245,8 +246,8 @@ static void what_a_receiver_remembers_is_bounded(void **state) {
     struct endpoint peer;
     for (unsigned i = 1; i <= ALLOCATION_MAX_PAIRS + 10; i++) {
         struct relay_sender sender = {.uid = (UINT64_C(7) << 48) + i, .advertised = far, .local = far};
-        peer_table_match_local(f.table, a->relay[RELAY_V4].address, &sender, check.bytes, check.n_bytes, f.now_us,
-                               &match, &peer);
+        peer_table_match_local(f.table, a->relay[RELAY_V4].address, &sender, check.bytes, check.n_bytes,
+                               f.now_us, &match, &peer);
         assert_ptr_equal(match.allocation, a);
         assert_int_equal(a->n_pairs, i < ALLOCATION_MAX_PAIRS ? i : ALLOCATION_MAX_PAIRS);
     }
@@ -293,7 +294,8 @@ static void without_memory_it_is_delivered_and_not_learned(void **state) {
     permit(a, advertised(a));
     permit(b, advertised(a));
     permit(c, advertised(a));
-    struct fixture_stun to_b = fixture_binding(STUN_REQUEST, 1, "b:a"), to_a = fixture_binding(STUN_REQUEST, 2, "a:b");
+    struct fixture_stun to_b = fixture_binding(STUN_REQUEST, 1, "b:a"),
+                        to_a = fixture_binding(STUN_REQUEST, 2, "a:b");
     fixture_send_stun(&f, a, advertised(a), to_b);
     fixture_send_stun(&f, b, advertised(a), to_a);
     for (unsigned n = 1;; n++) {

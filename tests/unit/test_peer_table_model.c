@@ -1,7 +1,7 @@
-/* Random lives of many allocations beside a plain model of their permissions and channels. Whatever happens, in
- * time or for lack of memory, a datagram never reaches an allocation that does not permit its sender's IP, nor
- * one on another relayed address; an allocation alone in permitting an IP always gets it; and at the end nothing
- * is left. A failing seed replays. */
+/* Random lives of many allocations beside a plain model of their permissions and channels. Whatever happens,
+ * in time or for lack of memory, a datagram never reaches an allocation that does not permit its sender's IP,
+ * nor one on another relayed address; an allocation alone in permitting an IP always gets it; and at the end
+ * nothing is left. A failing seed replays. */
 #include "peer_table.h"
 
 #include <setjmp.h>
@@ -90,8 +90,7 @@ static void step_create_or_end(struct model_allocation *a) {
 }
 
 static void note_permitted(struct model_allocation *a, struct endpoint peer) {
-    a->permitted_until_us[ip_index(peer)] =
-        m.f.now_us + m.f.table->params.permission_lifetime_us;
+    a->permitted_until_us[ip_index(peer)] = m.f.now_us + m.f.table->params.permission_lifetime_us;
 }
 
 static void step_permit(struct model_allocation *a) {
@@ -134,7 +133,8 @@ static void step_send(struct model_allocation *a) {
     if (draw(3) == 0) {
         char name[16];
         snprintf(name, sizeof name, "%u:%u", draw(4), draw(4));
-        record = fixture_send_stun(&m.f, a->it, peer, fixture_binding(STUN_REQUEST, (uint8_t)draw(250), name));
+        record =
+            fixture_send_stun(&m.f, a->it, peer, fixture_binding(STUN_REQUEST, (uint8_t)draw(250), name));
     } else {
         record = fixture_send(&m.f, a->it, peer);
     }
@@ -142,7 +142,8 @@ static void step_send(struct model_allocation *a) {
 }
 
 /* The one that permits the IP beyond doubt, when no other possibly does. */
-static const struct model_allocation *only_permitting(const struct relayed_address *relayed, struct endpoint peer) {
+static const struct model_allocation *only_permitting(const struct relayed_address *relayed,
+                                                      struct endpoint peer) {
     const struct model_allocation *only = NULL;
     for (unsigned i = 0; i < ALLOCATIONS; i++) {
         const struct model_allocation *a = &m.allocations[i];
@@ -167,7 +168,8 @@ static const struct model_allocation *model_of(const struct allocation *it) {
     return NULL;
 }
 
-static void check_channel(const struct model_allocation *a, const struct peer_match *match, struct endpoint peer) {
+static void check_channel(const struct model_allocation *a, const struct peer_match *match,
+                          struct endpoint peer) {
     if (match->channel != NULL) {
         unsigned c = match->channel->number - 0x4000u;
         assert_true(c < CHANNELS);
@@ -209,7 +211,8 @@ static void step_receive(const struct model_allocation *at) {
 
 static void step_local(const struct model_allocation *from, const struct model_allocation *to) {
     struct endpoint out_peer;
-    struct fixture_stun check = fixture_binding(STUN_REQUEST, (uint8_t)draw(250), draw(2) == 0 ? "1:2" : "2:1");
+    struct fixture_stun check =
+        fixture_binding(STUN_REQUEST, (uint8_t)draw(250), draw(2) == 0 ? "1:2" : "2:1");
     struct peer_match match = fixture_local(&m.f, from->it, to->it, draw(2) == 0 ? &check : NULL, &out_peer);
     if (match.allocation != NULL) {
         assert_true(match.allocation->relay[RELAY_V4].address == to->it->relay[RELAY_V4].address);

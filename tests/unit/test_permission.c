@@ -34,7 +34,8 @@ static int unmake(void **state) {
 static void is_for_the_ip_whatever_the_port(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
-    struct endpoint p = fixture_peer(1, 1000), other_port = fixture_peer(1, 2000), other_ip = fixture_peer(2, 1000);
+    struct endpoint p = fixture_peer(1, 1000), other_port = fixture_peer(1, 2000),
+                    other_ip = fixture_peer(2, 1000);
     assert_int_equal(fixture_permit(&f, a, p), STUN_OK);
     assert_non_null(permission_find(a, &p));
     assert_ptr_equal(permission_find(a, &other_port), permission_find(a, &p));
@@ -173,7 +174,8 @@ static void unnamed_peers_make_room_for_named_ones(void **state) {
     assert_null(peer_endpoint_find(a, &sent_to));
     assert_int_equal(a->n_unnamed_peers, 0);
     assert_int_equal(fixture_permit(&f, a, fixture_peer(7, 1)), STUN_INSUFFICIENT_CAPACITY);
-    assert_ptr_equal(fixture_receive(&f, a, fixture_peer(1, 3)).allocation, a); /* the IP's permission stays */
+    assert_ptr_equal(fixture_receive(&f, a, fixture_peer(1, 3)).allocation,
+                     a); /* the IP's permission stays */
 }
 
 /* Naming an unnamed one and adding another in one request counts both. */
@@ -293,7 +295,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(ends_within_a_tick, make, unmake),
         cmocka_unit_test_setup_teardown(ends_within_a_tick, make_dedicated, unmake),
         cmocka_unit_test_setup_teardown(traffic_does_not_extend_it_but_a_request_does, make, unmake),
-        cmocka_unit_test_setup_teardown(traffic_does_not_extend_it_but_a_request_does, make_dedicated, unmake),
+        cmocka_unit_test_setup_teardown(traffic_does_not_extend_it_but_a_request_does, make_dedicated,
+                                        unmake),
         cmocka_unit_test_setup_teardown(several_in_one_request, make, unmake),
         cmocka_unit_test_setup_teardown(several_in_one_request, make_dedicated, unmake),
         cmocka_unit_test_setup_teardown(many_are_found_as_few_are, make, unmake),

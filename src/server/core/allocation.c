@@ -188,8 +188,7 @@ int allocation_create(struct allocation **out, struct allocation_table *table,
     a->table = table;
     a->client_link = params->client_link;
     a->five_tuple = params->five_tuple;
-    a->sequence = ++table->n_created;
-    a->uid = (uint64_t)table->params.thread << 48 | a->sequence;
+    a->uid = (uint64_t)table->params.thread << 48 | ++table->n_created;
     a->user_hash = params->user_hash;
     a->key = params->key;
     a->integrity = params->integrity;

@@ -16,8 +16,8 @@ struct permission;
 struct peer_endpoint;
 struct local_pair;
 
-/* Permissions an allocation may have at once; beyond: STUN_INSUFFICIENT_CAPACITY. A bound on what one client can
- * make the server remember, far above what any application needs. */
+/* Permissions an allocation may have at once; beyond: STUN_INSUFFICIENT_CAPACITY. A bound on what one client
+ * can make the server remember, far above what any application needs. */
 enum { ALLOCATION_MAX_PERMISSIONS = 8192 };
 
 /* Counts of one leg; own thread writes, plain numbers. */
@@ -31,7 +31,8 @@ struct channel {
     struct wheel_timer timer;
 };
 
-/* How an exact peer came to be known. Only an unnamed one without a channel gives way when max_peers is reached. */
+/* How an exact peer came to be known. Only an unnamed one without a channel gives way when max_peers is
+ * reached. */
 enum peer_standing {
     PEER_UNNAMED, /* sent to or heard from */
     PEER_NAMED,   /* named in a request */
@@ -39,13 +40,13 @@ enum peer_standing {
     PEER_NAMING,  /* unnamed until the request being carried out */
 };
 
-/* An exact peer (IP and port) of an allocation: bound to a channel, or, on a shared relayed address, named, sent
- * to or heard from. */
+/* An exact peer (IP and port) of an allocation: bound to a channel, or, on a shared relayed address, named,
+ * sent to or heard from. */
 struct peer_endpoint {
-    struct tx_flow uplink;          /* groups datagrams to this peer */
+    struct tx_flow uplink; /* groups datagrams to this peer */
     struct allocation *allocation;
-    struct permission *permission;  /* NULL: expired; nothing passes either way until it is renewed */
-    struct channel *channel;        /* NULL: none */
+    struct permission *permission; /* NULL: expired; nothing passes either way until it is renewed */
+    struct channel *channel;       /* NULL: none */
     struct relayed_address *relayed;
     struct endpoint peer;
     bool is_local;                  /* the peer is a relayed address of this server */
@@ -60,10 +61,10 @@ struct peer_endpoint {
 /* Outlives its expiry, no longer live, while a channel is bound to its IP. */
 struct permission {
     struct allocation *allocation;
-    struct endpoint ip;                  /* port 0 */
+    struct endpoint ip; /* port 0 */
     bool is_live;
     struct wheel_timer timer;
-    struct peer_endpoint *peers;         /* exact endpoints on this IP */
+    struct peer_endpoint *peers; /* exact endpoints on this IP */
     struct permission *next_of_allocation, **link_of_allocation;
     struct permission *next_same_ip;     /* others' live permissions for this IP on this relayed address */
     struct permission *previous_same_ip; /* NULL: the first */
@@ -91,38 +92,44 @@ struct allocation {
     struct leg_counters client_leg, peer_leg;
     /* control path */
     struct allocation_table *table;
-    uint64_t uid;       /* unique in the process: thread index in the top 16 bits */
-    uint64_t sequence;  /* grows with every allocation of the table: newer is larger */
+    uint64_t
+        uid; /* unique in the process: thread index in the top 16 bits, below it a count: newer is larger */
     uint64_t user_hash; /* equal users have equal hashes (of the user part and realm) */
     char *username;     /* NULL with no-auth; lives in the allocation's own block, as does realm */
     char *realm;        /* NULL with no-auth */
     struct stun_key key;
-    enum stun_integrity_kind integrity;
+    enum stun_integrity_kind integrity : 8;
     uint8_t transaction_id[STUN_TRANSACTION_ID_BYTES]; /* of the Allocate: retransmissions (RFC 8656, 7.2) */
     uint8_t reservation_token[STUN_RESERVATION_TOKEN_BYTES];
     bool has_reservation_token;
-    uint16_t address_error; /* what ADDRESS-ERROR-CODE said about the additional family, 0: nothing */
-    void *quota;            /* what quota_acquire gave */
-    struct permission *permissions; /* live ones and those that wait with a channel; their peers hang on them */
-    struct local_pair *pairs;       /* relay to relay: senders known to mean this allocation, newest first */
-    struct local_pair *sent_pairs;  /* relay to relay: receivers of the same thread that this one sends to */
-    uint32_t n_permissions, n_peers; /* live permissions; exact endpoints */
-    uint32_t n_known_permissions;    /* those that wait as well */
-    uint32_t n_shared_peers, n_unnamed_peers; /* of the endpoints: on shared addresses; that may give way */
-    uint32_t n_pairs;
     bool has_permission_index, has_peer_index; /* so many that they are found by hash */
     bool is_watched;                           /* found by uid: it sent ICE checks */
+    uint16_t address_error; /* what ADDRESS-ERROR-CODE said about the additional family, 0: nothing */
+    uint16_t n_pairs;
+    uint32_t n_permissions, n_peers;          /* live permissions; exact endpoints */
+    uint32_t n_known_permissions;             /* those that wait as well */
+    uint32_t n_shared_peers, n_unnamed_peers; /* of the endpoints: on shared addresses; that may give way */
+    void *quota;                              /* what quota_acquire gave */
+    struct permission
+        *permissions;         /* live ones and those that wait with a channel; their peers hang on them */
+    struct local_pair *pairs; /* relay to relay: senders known to mean this allocation, newest first */
+    struct local_pair *sent_pairs; /* relay to relay: receivers of the same thread that this one sends to */
 };
 
-enum allocation_end { ALLOCATION_END_REFRESH_0, ALLOCATION_END_EXPIRED, ALLOCATION_END_CLOSED, ALLOCATION_END_SHUTDOWN };
+enum allocation_end {
+    ALLOCATION_END_REFRESH_0,
+    ALLOCATION_END_EXPIRED,
+    ALLOCATION_END_CLOSED,
+    ALLOCATION_END_SHUTDOWN
+};
 
 struct allocation_table_params {
     struct hash_key hash_key;
-    uint32_t thread;               /* index, for uids */
+    uint32_t thread; /* index, for uids */
     const struct relay_carrier *carrier;
     uint64_t permission_lifetime_us, channel_lifetime_us;
-    uint32_t max_peers;            /* exact endpoints an allocation may hold on shared addresses */
-    uint64_t claim_idle_us;        /* a claim without data for so long yields to another user's active one */
+    uint32_t max_peers;     /* exact endpoints an allocation may hold on shared addresses */
+    uint64_t claim_idle_us; /* a claim without data for so long yields to another user's active one */
     void *context;
     void (*quiesce)(void *context); /* called before memory that a send batch may point at is freed */
     void (*ended)(void *context, struct allocation *allocation, enum allocation_end why); /* still whole */
@@ -165,19 +172,20 @@ void allocation_refresh(struct allocation *allocation, enum relay_family family,
                         uint64_t now_us);
 /* Removes one family's relayed address with its permissions and channels; the last one ends the allocation
  * (returns true: it is gone). */
-bool allocation_remove_family(struct allocation *allocation, enum relay_family family, enum allocation_end why);
+bool allocation_remove_family(struct allocation *allocation, enum relay_family family,
+                              enum allocation_end why);
 
 /* Installs or renews permissions for all n peers (RFC 8656, 10.2), and on a shared relayed address notes the
  * exact endpoints with a port other than 0, claiming those that are free. All or nothing: STUN_OK,
- * STUN_INSUFFICIENT_CAPACITY beyond max_peers or ALLOCATION_MAX_PERMISSIONS, STUN_SERVER_ERROR without memory.
- * Families were checked by the caller. */
-enum stun_status permission_install(struct allocation *allocation, const struct endpoint *peers, size_t n_peers,
-                                    uint64_t now_us);
+ * STUN_INSUFFICIENT_CAPACITY beyond max_peers or ALLOCATION_MAX_PERMISSIONS, STUN_SERVER_ERROR without
+ * memory. Families were checked by the caller. */
+enum stun_status permission_install(struct allocation *allocation, const struct endpoint *peers,
+                                    size_t n_peers, uint64_t now_us);
 /* The live permission for the peer's IP (the port is not looked at), or NULL. */
 struct permission *permission_find(const struct allocation *allocation, const struct endpoint *peer);
 
-/* Binds or renews a channel, and installs or renews the permission (RFC 8656, 12.2). STUN_BAD_REQUEST when the
- * number has another peer or the peer another number; else as permission_install. */
+/* Binds or renews a channel, and installs or renews the permission (RFC 8656, 12.2). STUN_BAD_REQUEST when
+ * the number has another peer or the peer another number; else as permission_install. */
 enum stun_status channel_bind(struct allocation *allocation, uint16_t number, const struct endpoint *peer,
                               uint64_t now_us);
 /* NULL when not bound. */

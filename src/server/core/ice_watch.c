@@ -65,8 +65,8 @@ static bool note_is_alive(const struct watch_table *t, const struct watch_note *
 
 /* How readily a note of the set makes room for one of uid: at once when it is past its age, else the more the
  * more its allocation has here, and one's own before others'. */
-static unsigned note_rank(const struct watch_table *t, const struct watch_note *set, const struct watch_note *n,
-                          uint64_t uid, uint64_t now_us) {
+static unsigned note_rank(const struct watch_table *t, const struct watch_note *set,
+                          const struct watch_note *n, uint64_t uid, uint64_t now_us) {
     if (!note_is_alive(t, n, now_us)) {
         return 2 * ICE_WATCH_WAYS + 2;
     }

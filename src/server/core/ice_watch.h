@@ -2,9 +2,9 @@
  * the pair of user fragments (RFC 8445, 7.2.2), so that answers and the peer's own checks find their
  * allocation on a relayed address that several share. Fixed tables made at start, one set a thread.
  *
- * A note lands in a small set chosen by a keyed hash, so nobody can aim at another's. In a full set the room is
- * taken from the allocation that has the most notes there: whatever one sends, it spoils its own notes before
- * anybody else's. */
+ * A note lands in a small set chosen by a keyed hash, so nobody can aim at another's. In a full set the room
+ * is taken from the allocation that has the most notes there: whatever one sends, it spoils its own notes
+ * before anybody else's. */
 #ifndef TURN_ICE_WATCH_H
 #define TURN_ICE_WATCH_H
 

@@ -224,7 +224,7 @@ void peer_endpoint_make_room(struct allocation *allocation) {
 
 /* A reconnect takes over at once: the newer allocation of the same user. */
 static bool is_newer_of_same_user(const struct allocation *a, const struct allocation *holder) {
-    return allocation_same_user(a, holder) && a->sequence > holder->sequence;
+    return allocation_same_user(a, holder) && a->uid > holder->uid;
 }
 
 static bool claim_yields(const struct peer_endpoint *holder, const struct peer_endpoint *record,

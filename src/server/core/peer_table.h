@@ -1,6 +1,19 @@
-/* Who owns a datagram from a peer: (relayed address, peer) -> allocation. Rules for shared relayed addresses in
- * this order: a STUN message whose check was seen going out; the exact endpoint; the only allocation that permits
- * the peer's IP; otherwise nobody, never a guess. One thread's, part of its allocation_table. */
+/* Who owns a datagram from a peer: (relayed address, peer) -> allocation. One thread's, part of its
+ * allocation_table.
+ *
+ * A relayed address of its own belongs to its allocation, and only the permission for the peer's IP is asked.
+ * On a shared one the rules are, in this order:
+ *   1. A STUN Binding message whose check was seen going out: an answer by its transaction id, a check by its
+ *      mirrored USERNAME. Asked only where there is no exact entry, or another allocation wanted it as well.
+ *   2. The exact entry (relayed address, peer IP and port), while its permission lives.
+ *   3. The only allocation that permits the peer's IP. What 1 and 3 find becomes the exact entry.
+ *   4. Otherwise nobody, never a guess.
+ *
+ * The exact entry is claimed by naming, binding and sending. It is had when it is free. Data sent or a
+ * channel bound also takes it from a holder that is idle (no data for claim_idle_us, or none ever) and from
+ * an older allocation of the same user; a STUN message sent, only from an older allocation of the same user
+ * without data. A claim ends with the permission of its IP. Never is a request refused for a claim it could
+ * not have. */
 #ifndef TURN_PEER_TABLE_H
 #define TURN_PEER_TABLE_H
 
@@ -14,18 +27,19 @@ struct peer_match {
     enum drop_reason reason;
 };
 
-/* Whose is a datagram that came from `peer` to `relayed`? first bytes of the payload serve rule 3 and may be
- * NULL. Installs what was learned. No allocation of memory on the way of an established flow. */
+/* Whose is a datagram that came from `peer` to `relayed`? The payload serves rule 1 and may be NULL. Installs
+ * what was learned. Allocates nothing for an established flow. */
 void peer_table_match(struct allocation_table *table, struct relayed_address *relayed,
-                      const struct endpoint *peer, const uint8_t *payload, uint32_t n_payload, uint64_t now_us,
-                      struct peer_match *out);
+                      const struct endpoint *peer, const uint8_t *payload, uint32_t n_payload,
+                      uint64_t now_us, struct peer_match *out);
 /* Warms the cache for a later match. */
 void peer_table_prefetch(const struct allocation_table *table, const struct relayed_address *relayed,
                          const struct endpoint *peer);
 
-/* Relay to relay: whose is a datagram that allocation `sender_uid` (its relayed address as advertised and as
- * bound: from_advertised, from_local) sent to `relayed`? out_peer gets the form of the sender's address that the
- * receiver permits. */
+/* Relay to relay: whose is a datagram that allocation `uid` (its relayed address as advertised and as bound)
+ * sent to `relayed`? On a shared address by rule 1, then by what that taught about this sender (which holds
+ * for the way back as well), then the only other allocation that permits the sender's IP. out_peer gets the
+ * form of the sender's address that the receiver permits; one with a channel is preferred. */
 struct relay_sender {
     uint64_t uid;
     uint64_t user_hash;
@@ -35,15 +49,17 @@ void peer_table_match_local(struct allocation_table *table, struct relayed_addre
                             const struct relay_sender *sender, const uint8_t *payload, uint32_t n_payload,
                             uint64_t now_us, struct peer_match *out, struct endpoint *out_peer);
 
-/* What the client sends on a shared relayed address is looked at here once per datagram: claims and takes over
- * exact endpoints (see docs/architecture.md), notes outgoing ICE checks. `exact` is the record when the caller
- * has it (channels), else NULL. Returns the record to group by, or NULL when none exists (cap reached, no
- * memory, dedicated address): the datagram is sent all the same. */
+/* What the client sends is looked at here once per datagram, also when the peer is a relayed address of this
+ * server: claims and takes over exact endpoints, notes outgoing ICE checks. `exact` is the record when the
+ * caller has it (channels), else NULL. Returns the record to group by, or NULL when there is none (cap
+ * reached, no memory, dedicated address): the datagram is sent all the same. The caller has checked the
+ * permission. */
 struct peer_endpoint *peer_table_note_sent(struct allocation *allocation, struct peer_endpoint *exact,
                                            const struct endpoint *peer, const uint8_t *payload,
                                            uint32_t n_payload, uint64_t now_us);
 
-/* The allocation an ICMP error for `peer` on `relayed` belongs to, or NULL. */
+/* The allocation an ICMP error for `peer` on `relayed` belongs to, or NULL when none or more than one may
+ * have sent there. */
 struct allocation *peer_table_match_error(struct allocation_table *table, struct relayed_address *relayed,
                                           const struct endpoint *peer);
 

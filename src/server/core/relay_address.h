@@ -20,8 +20,8 @@ struct allocation;
 struct udp_socket;
 
 struct relayed_address {
-    uint32_t id; /* unique within the thread while in use; part of the peer table's key */
-    bool shared; /* several allocations may have it */
+    uint32_t id;                /* unique within the thread while in use; part of the peer table's key */
+    bool shared;                /* several allocations may have it */
     struct endpoint local;      /* as bound */
     struct endpoint advertised; /* as told to clients: external-ip applied */
     struct udp_socket *socket;  /* the core never looks inside */
@@ -50,7 +50,8 @@ struct relay_carrier {
     /* STUN_OK with *out, or 440 / 508. reserve_next: out_token gets RESERVATION-TOKEN's 8 bytes. The address
      * is the caller's until release. */
     enum stun_status (*acquire)(void *context, const struct relay_request *request,
-                                struct relayed_address **out, uint8_t out_token[STUN_RESERVATION_TOKEN_BYTES]);
+                                struct relayed_address **out,
+                                uint8_t out_token[STUN_RESERVATION_TOKEN_BYTES]);
     void (*release)(void *context, struct relayed_address *address);
     /* True when peer (as bound or as advertised) is a relayed address of this server, on any thread. */
     bool (*locate)(void *context, const struct endpoint *peer, struct relay_location *out);
