@@ -19,6 +19,7 @@ enum { ALLOCATIONS = 40, IPS = 6, PORTS = 5, CHANNELS = 6, STEPS = 12000, MAX_PE
 
 struct model_allocation {
     struct allocation *it;
+    struct five_tuple five_tuple;
     uint64_t permitted_until_us[IPS]; /* 0: never */
     uint64_t bound_until_us[CHANNELS];
     struct endpoint bound_to[CHANNELS];
@@ -42,7 +43,13 @@ static unsigned draw(unsigned n) {
 }
 
 static struct endpoint some_peer(void) {
-    return fixture_peer(draw(IPS), (uint16_t)(1000 + draw(PORTS)));
+    unsigned host = draw(IPS), port = 1000 + draw(PORTS);
+    return fixture_peer(host, (uint16_t)port);
+}
+
+static void draw_fragments(char name[16]) {
+    unsigned first = draw(4), second = draw(4);
+    snprintf(name, 16, "%u:%u", first, second);
 }
 
 static unsigned ip_index(struct endpoint peer) {
@@ -70,7 +77,12 @@ static struct model_allocation *some_allocation(void) {
 static void forget_ended(void) {
     for (unsigned i = 0; i < ALLOCATIONS; i++) {
         struct model_allocation *a = &m.allocations[i];
-        if (a->it != NULL && a->ends_us <= m.f.now_us) {
+        if (a->it == NULL) {
+            continue;
+        }
+        bool is_there = allocation_find(m.f.table, &a->five_tuple) != NULL;
+        assert_true(is_before(a->ends_us) != (is_there ? NO : YES));
+        if (!is_there) {
             *a = (struct model_allocation){0};
         }
     }
@@ -86,6 +98,10 @@ static void step_create_or_end(struct model_allocation *a) {
         return;
     }
     a->it = fixture_allocate_v4(&m.f, users[draw(4)]);
+    if (a->it == NULL) {
+        return;
+    }
+    a->five_tuple = a->it->five_tuple;
     a->ends_us = m.f.now_us + FIXTURE_LIFETIME_S * UINT64_C(1000000);
 }
 
@@ -132,7 +148,7 @@ static void step_send(struct model_allocation *a) {
     struct peer_endpoint *record;
     if (draw(3) == 0) {
         char name[16];
-        snprintf(name, sizeof name, "%u:%u", draw(4), draw(4));
+        draw_fragments(name);
         record =
             fixture_send_stun(&m.f, a->it, peer, fixture_binding(STUN_REQUEST, (uint8_t)draw(250), name));
     } else {
@@ -188,7 +204,7 @@ static void step_receive(const struct model_allocation *at) {
     struct peer_match match;
     if (draw(3) == 0) {
         char name[16];
-        snprintf(name, sizeof name, "%u:%u", draw(4), draw(4));
+        draw_fragments(name);
         enum stun_class class = draw(2) == 0 ? STUN_REQUEST : STUN_SUCCESS;
         match = fixture_receive_stun(&m.f, at->it, peer, fixture_binding(class, (uint8_t)draw(250), name));
     } else {
@@ -287,21 +303,21 @@ static void run(uint64_t seed, bool shared, unsigned fault_every) {
 
 static void shared_addresses(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 12; seed++) {
+    for (uint64_t seed = 1; seed <= 40; seed++) {
         run(seed, true, 0);
     }
 }
 
 static void dedicated_addresses(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 4; seed++) {
+    for (uint64_t seed = 1; seed <= 10; seed++) {
         run(seed, false, 0);
     }
 }
 
 static void with_allocations_failing(void **state) {
     (void)state;
-    for (uint64_t seed = 1; seed <= 8; seed++) {
+    for (uint64_t seed = 1; seed <= 30; seed++) {
         run(seed, seed % 4 != 0, 4);
     }
 }
