@@ -1,5 +1,6 @@
 /* The turnserver process: options, log, background, sockets, privileges, then the main loop. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -100,6 +101,7 @@ static int run(const struct options *o, struct option_report *report) {
 }
 
 int main(int argc, char **argv) {
+    signal(SIGPIPE, SIG_IGN); /* a log that nobody reads any more ends no server */
     struct option_report report = {0};
     struct options *options;
     int err = options_load(&options, argc, argv, &report);

@@ -191,7 +191,6 @@ static int watch_signals(struct server *s) {
                        {SIGHUP, on_hangup},
                        {SIGUSR1, on_ignored},
                        {SIGUSR2, on_ignored}};
-    signal(SIGPIPE, SIG_IGN);
     for (int i = 0; i < SIGNALS; i++) {
         s->signals[i] = evsignal_new(s->base, rows[i].signal, rows[i].handler, s);
         if (s->signals[i] == NULL || event_add(s->signals[i], NULL) != 0) {
