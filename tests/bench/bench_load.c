@@ -22,7 +22,7 @@ struct load_options {
     struct load_turn_params turn;
     struct load_traffic_params traffic;
     struct load_address first_peer, relayed; /* relayed: without TURN */
-    bool use_turn, one_peer, keep;
+    bool use_turn, one_peer, keep, gate;
     double rate_per_flow;
     uint32_t n_pids;
 };
@@ -44,6 +44,8 @@ static void usage(void) {
          "  --user NAME --password TEXT --lifetime S --setup-window N --setup-deadline S\n"
          "  --relayed IP:PORT                      no TURN: a bare forwarder has this peer side address\n"
          "  --keep                                 leave the allocations at the end\n"
+         "  --gate                                 wait for a line on stdin before the traffic, and after "
+         "the report\n"
          "traffic:\n"
          "  --mode closed|paced|idle               idle: set up, print a line, obey 'release' and 'quit' on "
          "stdin\n"
@@ -162,6 +164,7 @@ enum option_id {
     OPT_SETUP_DEADLINE,
     OPT_RELAYED,
     OPT_KEEP,
+    OPT_GATE,
     OPT_MODE,
     OPT_WINDOW,
     OPT_RATE,
@@ -199,6 +202,7 @@ static const struct option option_names[] = {{"server", 1, 0, OPT_SERVER},
                                              {"setup-deadline", 1, 0, OPT_SETUP_DEADLINE},
                                              {"relayed", 1, 0, OPT_RELAYED},
                                              {"keep", 0, 0, OPT_KEEP},
+                                             {"gate", 0, 0, OPT_GATE},
                                              {"mode", 1, 0, OPT_MODE},
                                              {"window", 1, 0, OPT_WINDOW},
                                              {"rate", 1, 0, OPT_RATE},
@@ -286,6 +290,9 @@ static bool take_setup_option(struct load_options *o, int id, const char *value)
         return true;
     case OPT_KEEP:
         o->keep = true;
+        return true;
+    case OPT_GATE:
+        o->gate = true;
         return true;
     default:
         return false;
@@ -584,22 +591,37 @@ static bool run_idle(struct load_run *run) {
     return run->setup.n_failed == 0 && run->teardown.n_failed == 0;
 }
 
+/* Lets the rig watch the server during the traffic and nothing else. */
+static void wait_at_gate(const struct load_options *o) {
+    char line[64];
+    fflush(stdout);
+    if (o->gate && fgets(line, sizeof line, stdin) == NULL) {
+        fail("the gate is gone");
+    }
+}
+
 static bool run_traffic(struct load_run *run) {
     const struct load_options *o = &run->options;
+    if (o->gate) {
+        puts("{\"event\":\"ready\"}");
+    }
+    wait_at_gate(o);
     int err = load_traffic_run(&o->traffic, run->clients, run->peers, run->flows, &run->traffic);
     if (err < 0) {
         fail(err == -ESRCH ? "the server is gone" : strerror(-err));
     }
-    bool released = !o->use_turn || o->keep || release(run);
     printf("{");
     print_traffic(o, &run->traffic);
     if (o->use_turn) {
         printf(",");
         print_turn("setup", &run->setup);
-        printf(",");
-        print_turn("teardown", &run->teardown);
     }
     puts("}");
+    wait_at_gate(o);
+    bool released = !o->use_turn || o->keep || release(run);
+    if (!released) {
+        fprintf(stderr, "bench_load: %u allocations were not released\n", run->teardown.n_failed);
+    }
     return released && run->traffic.legs[LOAD_UP].corrupt + run->traffic.legs[LOAD_DOWN].corrupt == 0;
 }
 
@@ -619,6 +641,7 @@ int main(int argc, char **argv) {
         printf("{");
         print_turn("setup", &run->setup);
         puts("}");
+        release(run);
     } else {
         success = run->options.mode == MODE_IDLE ? run_idle(run) : run_traffic(run);
     }

@@ -42,6 +42,7 @@ enum step { STEP_NONE, STEP_ALLOCATE, STEP_CHANNEL_BIND, STEP_RELEASE };
 struct client {
     uint32_t serial; /* of the request in flight; part of the transaction id */
     uint8_t step, n_tries, n_challenges, n_nonce;
+    bool has_allocation;
     uint8_t nonce[LOAD_NONCE_BYTES];
 };
 
@@ -168,9 +169,9 @@ static void message_sign(struct message *m, const struct load_turn *turn, const 
 static void message_compose(struct message *m, const struct load_turn *turn, uint32_t flow) {
     const struct client *c = &turn->clients[flow];
     const struct load_flow *f = &turn->flows[flow];
+    m->n = 0;
     switch ((enum step)c->step) {
     case STEP_NONE:
-        m->n = 0;
         return;
     case STEP_ALLOCATE:
         message_begin(m, METHOD_ALLOCATE, flow, c->serial);
@@ -199,13 +200,17 @@ static void message_compose(struct message *m, const struct load_turn *turn, uin
 
 /* ---- requests in flight ---- */
 
+static void enqueue(struct load_turn *turn, uint32_t flow) {
+    turn->queue[turn->queue_tail++ & turn->queue_mask] = (struct pending){
+        .flow = flow, .serial = turn->clients[flow].serial, .due_ns = turn->now_ns + RETRANSMIT_NS};
+}
+
 static void transmit(struct load_turn *turn, uint32_t flow) {
     struct message m;
     message_compose(&m, turn, flow);
     memcpy(load_port_add(turn->port, &turn->flows[flow].up, m.n, 0, 1), m.bytes, m.n);
     turn->clients[flow].n_tries++;
-    turn->queue[turn->queue_tail++ & turn->queue_mask] = (struct pending){
-        .flow = flow, .serial = turn->clients[flow].serial, .due_ns = turn->now_ns + RETRANSMIT_NS};
+    enqueue(turn, flow);
 }
 
 static void begin_step(struct load_turn *turn, uint32_t flow, enum step step) {
@@ -341,7 +346,7 @@ static bool take_relayed(struct load_flow *f, const struct answer *a, const uint
     }
     f->relayed = (struct load_address){.family = f->peer.family};
     f->relayed.port = (uint16_t)(get_u16(a->relayed + 2) ^ (COOKIE >> 16));
-    for (uint32_t i = 0; i < n_ip; i++) {
+    for (uint32_t i = 0; i < n_ip && i < sizeof f->relayed.ip; i++) {
         f->relayed.ip[i] = a->relayed[4 + i] ^ bytes[4 + i];
     }
     return true;
@@ -351,6 +356,7 @@ static void take_success(struct load_turn *turn, uint32_t flow, const struct ans
                          const uint8_t *bytes) {
     struct client *c = &turn->clients[flow];
     c->n_challenges = 0;
+    c->has_allocation = c->step != STEP_RELEASE;
     if (c->step != STEP_ALLOCATE) {
         finish(turn, flow, true, 0);
     } else if (take_relayed(&turn->flows[flow], a, bytes)) {
@@ -379,6 +385,10 @@ static void take_answer(void *context, const struct load_received *r) {
         take_success(turn, flow, &a, r->payload);
     } else if (class == CLASS_ERROR && (a.code == 401 || a.code == 438)) {
         take_challenge(turn, flow, &a);
+    } else if (class == CLASS_ERROR && a.code == 437 && c->step == STEP_ALLOCATE && c->n_tries < MAX_TRIES) {
+        turn->clients[flow]
+            .serial++; /* the last allocation of this address lives on for a while: ask later */
+        enqueue(turn, flow);
     } else if (class == CLASS_ERROR) {
         finish(turn, flow, false, a.code);
     }
@@ -389,6 +399,10 @@ static void take_answer(void *context, const struct load_received *r) {
 static void start_next(struct load_turn *turn, enum load_turn_phase phase) {
     uint32_t flow = turn->next_flow++;
     struct client *c = &turn->clients[flow];
+    if (phase == LOAD_TURN_TEARDOWN && !c->has_allocation) {
+        turn->result->n_done++;
+        return;
+    }
     if (c->n_nonce == 0) {
         memcpy(c->nonce, turn->nonce, turn->n_nonce);
         c->n_nonce = turn->n_nonce;
