@@ -19,6 +19,7 @@
 #include "carrier.h"
 #include "channel_data.h"
 #include "client_link_udp.h"
+#include "nonce.h"
 #include "relay.h"
 #include "relay_local.h"
 
