@@ -122,6 +122,7 @@ static int read_all(int fd, char *text, size_t n_max, size_t *out_bytes) {
 
 int options_read_whole(char **out_text, size_t *out_bytes, const char *path) {
     *out_text = NULL;
+    *out_bytes = 0;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return -errno;

@@ -27,10 +27,11 @@ static bool parse_ip(struct endpoint *out, const char *text) {
 /* Both ends of a pair that `separator` divides. */
 static bool parse_pair(const char *text, char separator, struct endpoint *first, const char **out_rest,
                        char buffer[RANGE_TEXT_BYTES]) {
-    if (strlen(text) >= RANGE_TEXT_BYTES) {
+    size_t n = strlen(text);
+    if (n >= RANGE_TEXT_BYTES) {
         return false;
     }
-    strcpy(buffer, text);
+    memcpy(buffer, text, n + 1);
     char *middle = strchr(buffer, separator);
     if (middle == NULL) {
         return false;
