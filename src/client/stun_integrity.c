@@ -1,5 +1,6 @@
 #include "stun_integrity.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
@@ -31,8 +32,9 @@ struct span {
 };
 
 static EVP_MAC_CTX *hmac_context(EVP_MAC *hmac, const char *digest_name) {
-    char name[16] = {0};
-    memcpy(name, digest_name, strlen(digest_name));
+    char name[16]; /* OSSL_PARAM wants it writable */
+    assert(strlen(digest_name) < sizeof name);
+    memcpy(name, digest_name, strlen(digest_name) + 1);
     OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name, 0),
                            OSSL_PARAM_construct_end()};
     EVP_MAC_CTX *context = EVP_MAC_CTX_new(hmac);
