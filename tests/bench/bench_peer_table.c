@@ -21,6 +21,7 @@ enum {
     PORTS_PER_ADDRESS = 60000,
     FIRST_PORT = 2000,
     MAX_SIZES = 8,
+    BUSY_ENTRIES = 1000,
     FIRST_CLIENT = 0x0A000001, /* 10.0.0.1 */
     FIRST_PEER = 0x0B000001,
 };
@@ -34,9 +35,14 @@ struct bench {
     uint32_t n_lookups;
 };
 
+struct lookup_times {
+    double up_ns, down_ns;
+};
+
 struct bench_result {
     uint32_t n_entries;
-    double up_ns, down_ns, create_ns, destroy_ns, bytes;
+    struct lookup_times busy, all; /* looking up BUSY_ENTRIES of them, and all of them */
+    double create_ns, destroy_ns, bytes;
 };
 
 static void die(const char *what) {
@@ -113,8 +119,8 @@ static void add_entry(struct bench *b, uint32_t i) {
     }
 }
 
-static void bench_fill(struct bench *b, uint32_t n_entries, uint32_t n_lookups) {
-    *b = (struct bench){.n_entries = n_entries, .n_lookups = n_lookups};
+static void bench_fill(struct bench *b, uint32_t n_entries) {
+    b->n_entries = n_entries;
     b->carrier = (struct relay_carrier){.release = carrier_release, .locate = carrier_locate};
     b->relayed = (struct relayed_address){.id = 1, .shared = true};
     b->relayed.local = (struct endpoint){.family = AF_INET, .port = 3480, .ip = {198, 51, 100, 1}};
@@ -127,16 +133,20 @@ static void bench_fill(struct bench *b, uint32_t n_entries, uint32_t n_lookups) 
                                              .claim_idle_us = 30000000,
                                              .quiesce = ignore_quiesce,
                                              .ended = ignore_end};
-    b->order = calloc(n_lookups, sizeof *b->order);
-    if (b->order == NULL || allocation_table_create(&b->table, &params, 1000000) < 0) {
+    if (allocation_table_create(&b->table, &params, 1000000) < 0) {
         die("out of memory");
     }
     for (uint32_t i = 0; i < n_entries; i++) {
         add_entry(b, i);
     }
+}
+
+/* Lookups go over so many entries, evenly spread over the table, in random order. */
+static void bench_shuffle(struct bench *b, uint32_t n_busy) {
     uint64_t state = UINT64_C(0x9E3779B97F4A7C15);
-    for (uint32_t i = 0; i < n_lookups; i++) {
-        b->order[i] = (uint32_t)(next_random(&state) % n_entries);
+    uint32_t step = b->n_entries / n_busy;
+    for (uint32_t i = 0; i < b->n_lookups; i++) {
+        b->order[i] = (uint32_t)(next_random(&state) % n_busy) * step;
     }
 }
 
@@ -214,21 +224,33 @@ static size_t resident_bytes(void) {
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
+/* The best of the rounds: noise only adds. */
+static struct lookup_times time_lookups(struct bench *b, uint32_t n_busy, uint32_t rounds) {
+    struct lookup_times best = {.up_ns = 1e12, .down_ns = 1e12};
+    double clock_ns = clock_cost_per_lookup();
+    bench_shuffle(b, n_busy);
+    for (uint32_t i = 0; i < rounds; i++) {
+        double up_ns = time_up(b) - clock_ns, down_ns = time_down(b) - clock_ns;
+        best.up_ns = up_ns < best.up_ns ? up_ns : best.up_ns;
+        best.down_ns = down_ns < best.down_ns ? down_ns : best.down_ns;
+    }
+    return best;
+}
+
 static struct bench_result measure(uint32_t n_entries, uint32_t n_lookups, uint32_t rounds) {
-    struct bench b;
-    struct bench_result r = {.n_entries = n_entries, .up_ns = 1e12, .down_ns = 1e12};
+    struct bench b = {.order = calloc(n_lookups, sizeof *b.order), .n_lookups = n_lookups};
+    if (b.order == NULL) {
+        die("out of memory");
+    }
+    struct bench_result r = {.n_entries = n_entries};
     malloc_trim(0);
     size_t before = resident_bytes();
     uint64_t start_ns = now_ns();
-    bench_fill(&b, n_entries, n_lookups);
+    bench_fill(&b, n_entries);
     r.create_ns = (double)(now_ns() - start_ns) / n_entries;
-    r.bytes = (double)(resident_bytes() - before - n_lookups * sizeof *b.order) / n_entries;
-    double clock_ns = clock_cost_per_lookup();
-    for (uint32_t i = 0; i < rounds; i++) { /* the best of the rounds: noise only adds */
-        double up_ns = time_up(&b) - clock_ns, down_ns = time_down(&b) - clock_ns;
-        r.up_ns = up_ns < r.up_ns ? up_ns : r.up_ns;
-        r.down_ns = down_ns < r.down_ns ? down_ns : r.down_ns;
-    }
+    r.bytes = (double)(resident_bytes() - before) / n_entries;
+    r.busy = time_lookups(&b, n_entries < BUSY_ENTRIES ? n_entries : BUSY_ENTRIES, rounds);
+    r.all = time_lookups(&b, n_entries, rounds);
     start_ns = now_ns();
     allocation_table_destroy(b.table);
     r.destroy_ns = (double)(now_ns() - start_ns) / n_entries;
@@ -269,23 +291,29 @@ int main(int argc, char **argv) {
     struct bench_options o;
     struct bench_result results[MAX_SIZES];
     parse_options(&o, argc, argv);
-    puts("| allocations | 5-tuple + channel, ns | ratio | peer match, ns | ratio | create, ns | destroy, ns "
-         "| bytes each |\n"
+    puts("Lookup times in ns, with the ratio to the first row. Busy: of 1,000 entries, the rest idle; all: "
+         "of any entry.\n\n"
+         "| allocations | way up, busy | way down, busy | way up, all | way down, all | create | destroy | "
+         "bytes each |\n"
          "|---|---|---|---|---|---|---|---|");
     for (uint32_t i = 0; i < o.n_sizes; i++) {
         struct bench_result *r = &results[i];
         *r = measure(o.sizes[i], o.n_lookups, o.rounds);
-        printf("| %" PRIu32 " | %.1f | %.2f | %.1f | %.2f | %.0f | %.0f | %.0f |\n", r->n_entries, r->up_ns,
-               r->up_ns / results[0].up_ns, r->down_ns, r->down_ns / results[0].down_ns, r->create_ns,
-               r->destroy_ns, r->bytes);
+        printf(
+            "| %" PRIu32 " | %.1f (%.2f) | %.1f (%.2f) | %.1f (%.2f) | %.1f (%.2f) | %.0f | %.0f | %.0f |\n",
+            r->n_entries, r->busy.up_ns, r->busy.up_ns / results[0].busy.up_ns, r->busy.down_ns,
+            r->busy.down_ns / results[0].busy.down_ns, r->all.up_ns, r->all.up_ns / results[0].all.up_ns,
+            r->all.down_ns, r->all.down_ns / results[0].all.down_ns, r->create_ns, r->destroy_ns, r->bytes);
+        fflush(stdout);
     }
     printf("\n[");
     for (uint32_t i = 0; i < o.n_sizes; i++) {
         const struct bench_result *r = &results[i];
         printf("%s{\"entries\":%" PRIu32
-               ",\"up_ns\":%.2f,\"down_ns\":%.2f,\"create_ns\":%.1f,\"destroy_ns\":%.1f,"
-               "\"bytes\":%.1f}",
-               i > 0 ? "," : "", r->n_entries, r->up_ns, r->down_ns, r->create_ns, r->destroy_ns, r->bytes);
+               ",\"busy_up_ns\":%.2f,\"busy_down_ns\":%.2f,\"all_up_ns\":%.2f,\"all_down_ns\":%.2f,"
+               "\"create_ns\":%.1f,\"destroy_ns\":%.1f,\"bytes\":%.1f}",
+               i > 0 ? "," : "", r->n_entries, r->busy.up_ns, r->busy.down_ns, r->all.up_ns, r->all.down_ns,
+               r->create_ns, r->destroy_ns, r->bytes);
     }
     puts("]");
     return 0;
