@@ -24,7 +24,7 @@ static uint32_t or_default(uint32_t value, uint32_t otherwise) {
 }
 
 int fixture_create(struct state_fixture *f, const struct fixture_params *params) {
-    *f = (struct state_fixture){.now_us = 1000 * US_PER_S};
+    *f = (struct state_fixture){.now_us = US_PER_S};
     int err = fake_carrier_create(&f->carrier, &params->carrier);
     if (err < 0) {
         return err;

@@ -120,6 +120,19 @@ static void outlives_the_permission_but_passes_nothing(void **state) {
     assert_int_equal(a->n_peers + a->n_known_permissions, 0);
 }
 
+static void without_renewal_nothing_is_left_of_it(void **state) {
+    (void)state;
+    struct allocation *a = fixture_allocate_v4(&f, "ann");
+    allocation_refresh(a, RELAY_V4, UINT64_C(3600000000), f.now_us);
+    assert_int_equal(fixture_bind(&f, a, 0x4000, fixture_peer(1, 1000)), STUN_OK);
+    fixture_advance(&f, FIXTURE_PERMISSION_S + 0.2);
+    unsigned quiesced = f.n_quiesced;
+    assert_int_equal(a->n_peers, 1);
+    fixture_advance(&f, FIXTURE_CHANNEL_S - FIXTURE_PERMISSION_S);
+    assert_int_equal(a->n_peers + a->n_known_permissions, 0);
+    assert_int_equal(f.n_quiesced, quiesced + 1);
+}
+
 static void rebinding_renews_the_permission(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
@@ -175,6 +188,7 @@ static void the_map_agrees_with_a_plain_array(void **state) {
             peer_endpoint_destroy(record);
             bound[i] = false;
         }
+        assert_true(a->channels.mask + 1 <= 16 * (a->channels.n_channels + 1));
         unsigned j = (unsigned)rand() % NUMBERS;
         assert_int_equal(channel_find(a, (uint16_t)(0x4000 + 16 * j)) != NULL, bound[j]);
     }
@@ -255,6 +269,8 @@ int main(void) {
                                         unmake),
         cmocka_unit_test_setup_teardown(outlives_the_permission_but_passes_nothing, make, unmake),
         cmocka_unit_test_setup_teardown(outlives_the_permission_but_passes_nothing, make_dedicated, unmake),
+        cmocka_unit_test_setup_teardown(without_renewal_nothing_is_left_of_it, make, unmake),
+        cmocka_unit_test_setup_teardown(without_renewal_nothing_is_left_of_it, make_dedicated, unmake),
         cmocka_unit_test_setup_teardown(rebinding_renews_the_permission, make, unmake),
         cmocka_unit_test_setup_teardown(rebinding_renews_the_permission, make_dedicated, unmake),
         cmocka_unit_test_setup_teardown(every_number_of_the_old_range_at_once, make, unmake),

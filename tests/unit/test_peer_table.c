@@ -280,7 +280,75 @@ static void one_of_two_permissions_gone_ends_the_doubt(void **state) {
     assert_owner(c, r);
 }
 
+static void a_claim_without_permission_is_free_however_busy_it_was(void **state) {
+    (void)state;
+    struct endpoint p = fixture_peer(1, 5000);
+    struct allocation *a = binding("ann", p);
+    fixture_advance(&f, FIXTURE_PERMISSION_S - 1);
+    fixture_send(&f, a, p);
+    fixture_advance(&f, 1.2);
+    struct allocation *b = permitting("bob", p);
+    struct peer_endpoint *holder = peer_endpoint_holder(f.table, b->relay[RELAY_V4].address, &p);
+    assert_ptr_equal(holder->allocation, b);
+    assert_false(holder->is_contested);
+    assert_false(channel_find(a, 0x4000)->peer->has_claim);
+}
+
+/* The others' permissions for the IP would leave nothing but doubt without the exact entry. */
+static void a_lost_claim_is_had_again_once_it_is_free(void **state) {
+    (void)state;
+    struct endpoint p = fixture_peer(1, 5000), ip = fixture_peer(1, 0);
+    struct allocation *a = binding("ann", p);
+    allocation_refresh(a, RELAY_V4, UINT64_C(3600000000), f.now_us);
+    fixture_advance(&f, FIXTURE_PERMISSION_S + 0.2);
+    struct allocation *b = permitting("bob", p);
+    permitting("cyd", ip);
+    permitting("dan", ip);
+    allocation_destroy(b, ALLOCATION_END_CLOSED);
+    assert_dropped(a, p, DROP_AMBIGUOUS_PEER);
+    assert_int_equal(fixture_permit(&f, a, ip), STUN_OK);
+    assert_owner(a, p);
+}
+
+static void naming_again_claims_what_became_free(void **state) {
+    (void)state;
+    struct endpoint p = fixture_peer(1, 5000);
+    struct allocation *a = permitting("ann", p), *b = permitting("bob", p);
+    permitting("cyd", fixture_peer(1, 0));
+    allocation_destroy(a, ALLOCATION_END_CLOSED);
+    assert_dropped(b, p, DROP_AMBIGUOUS_PEER);
+    assert_int_equal(fixture_permit(&f, b, p), STUN_OK);
+    assert_owner(b, p);
+}
+
+static void binding_again_takes_back_an_idle_claim(void **state) {
+    (void)state;
+    struct endpoint p = fixture_peer(1, 5000);
+    struct allocation *a = binding("ann", p), *b = permitting("bob", p);
+    fixture_send(&f, b, p);
+    assert_int_equal(fixture_bind(&f, a, 0x4000, p), STUN_OK);
+    assert_owner(b, p);
+    fixture_advance(&f, FIXTURE_CLAIM_IDLE_S);
+    assert_int_equal(fixture_bind(&f, a, 0x4000, p), STUN_OK);
+    assert_owner(a, p);
+}
+
 /* ---- STUN ---- */
+
+static void an_answer_takes_an_idle_claim_and_no_other(void **state) {
+    (void)state;
+    struct endpoint p = fixture_peer(1, 5000);
+    struct allocation *a = binding("ann", p), *b = permitting("bob", p);
+    fixture_send_stun(&f, b, p, fixture_binding(STUN_REQUEST, 2, "sfu:bob"));
+    assert_owner(a, p);
+    struct fixture_stun answer = fixture_binding(STUN_SUCCESS, 2, NULL);
+    assert_ptr_equal(fixture_receive_stun(&f, a, p, answer).allocation, b);
+    assert_owner(b, p);
+    fixture_send(&f, a, p);
+    assert_owner(a, p);
+    assert_ptr_equal(fixture_receive_stun(&f, a, p, answer).allocation, b);
+    assert_owner(a, p);
+}
 
 static void a_contested_peers_answers_go_to_whoever_asked(void **state) {
     (void)state;
@@ -548,6 +616,11 @@ int main(void) {
         SHARED(a_bound_claim_ends_with_its_permission_and_comes_back_if_free),
         SHARED(a_deleted_allocation_frees_its_claims_at_once),
         SHARED(one_of_two_permissions_gone_ends_the_doubt),
+        SHARED(a_claim_without_permission_is_free_however_busy_it_was),
+        SHARED(a_lost_claim_is_had_again_once_it_is_free),
+        SHARED(naming_again_claims_what_became_free),
+        SHARED(binding_again_takes_back_an_idle_claim),
+        SHARED(an_answer_takes_an_idle_claim_and_no_other),
         SHARED(a_contested_peers_answers_go_to_whoever_asked),
         SHARED(an_uncontested_peers_stun_is_not_looked_into),
         SHARED(stun_decides_where_addresses_cannot),

@@ -234,6 +234,24 @@ static void a_newer_check_corrects_what_was_learned(void **state) {
     }
 }
 
+/* Two allocations of one client share their fragments: who is known already stays meant. */
+static void among_equal_fragments_the_known_receiver_is_meant(void **state) {
+    (void)state;
+    struct allocation *a = fixture_allocate_v4(&f, "ann"), *b = fixture_allocate_v4(&f, "ann");
+    struct allocation *c = fixture_allocate_v4(&f, "cyd");
+    struct endpoint peer;
+    permit(a, advertised(a));
+    permit(b, advertised(a));
+    struct fixture_stun check = fixture_binding(STUN_REQUEST, 9, "ann:cyd");
+    fixture_send_stun(&f, a, advertised(c), fixture_binding(STUN_REQUEST, 5, "cyd:ann"));
+    assert_ptr_equal(fixture_local(&f, c, a, &check, &peer).allocation, a);
+    f.now_us++;
+    fixture_send_stun(&f, b, advertised(c), fixture_binding(STUN_REQUEST, 6, "cyd:ann"));
+    assert_ptr_equal(fixture_local(&f, c, a, &check, &peer).allocation, a);
+    allocation_destroy(a, ALLOCATION_END_CLOSED);
+    assert_ptr_equal(fixture_local(&f, c, b, &check, &peer).allocation, b);
+}
+
 static void what_a_receiver_remembers_is_bounded(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann"), *b = fixture_allocate_v4(&f, "bob");
@@ -325,6 +343,7 @@ int main(void) {
         SHARED(calls_side_by_side_are_told_apart_by_their_checks),
         SHARED(a_check_from_another_thread_is_learned_for_its_sender),
         SHARED(a_newer_check_corrects_what_was_learned),
+        SHARED(among_equal_fragments_the_known_receiver_is_meant),
         SHARED(what_a_receiver_remembers_is_bounded),
         SHARED(a_check_reaches_only_who_permits_the_sender),
         SHARED(local_peers_hold_no_exact_entry),
