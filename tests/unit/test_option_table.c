@@ -13,7 +13,7 @@
 
 struct values {
     bool flag, on;
-    uint32_t count, port, seconds;
+    uint32_t count, port, seconds, pin;
     char *name, *address, *color, *password;
     struct option_list words, addresses, users;
 };
@@ -31,6 +31,7 @@ enum {
     WORDS,
     ADDRESSES,
     USERS,
+    PIN,
     ONLY_ARGUMENT,
     N
 };
@@ -54,6 +55,7 @@ static const struct option_spec specs[N] = {
     [WORDS] = ROW("words", 'w', OPTION_LIST, words, NULL, 0, 0, "WORD", 0),
     [ADDRESSES] = ROW("addresses", 'L', OPTION_ADDRESS_LIST, addresses, NULL, 0, 0, "ADDRESS", 0),
     [USERS] = ROW("users", 'u', OPTION_LIST, users, NULL, 0, 0, "NAME:PASSWORD", OPTION_NAMED_SECRET),
+    [PIN] = ROW("pin", 0, OPTION_U32, pin, NULL, 0, 9999, "digits", OPTION_SECRET),
     [ONLY_ARGUMENT] =
         ROW("only-argument", 0, OPTION_BOOL, flag, NULL, 0, 0, "", OPTION_ARGUMENT | OPTION_HIDDEN),
 };
@@ -163,8 +165,19 @@ static void numbers_are_bounded_on_both_sides(void **state) {
     assert_int_equal(f->values.count, 5);
     assert_int_equal(set_line(f, "count", "4294967295", 2), 0);
     assert_true(f->values.count == 4294967295u);
-    static const char *const bad[] = {
-        "4", "4294967296", "99999999999999999999", "-5", "+5", "5x", "5 ", " 5", "0x10", "", "5.0", "banana"};
+    static const char *const bad[] = {"4",
+                                      "4294967296",
+                                      "99999999999999999999",
+                                      "18446744073709551621",
+                                      "-5",
+                                      "+5",
+                                      "5x",
+                                      "5 ",
+                                      " 5",
+                                      "0x10",
+                                      "",
+                                      "5.0",
+                                      "banana"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         assert_int_equal(set_line(f, "count", bad[i], 3), -EINVAL);
     }
@@ -311,6 +324,8 @@ static void secrets_are_in_no_message_and_no_dump(void **state) {
     assert_string_equal(option_format_value(&specs[USERS], &f->values, 2, buffer, sizeof buffer), "");
     assert_string_equal(option_format_value(&specs[COUNT], &f->values, 0, buffer, sizeof buffer), "7");
     assert_string_equal(option_format_value(&specs[ON], &f->values, 0, buffer, sizeof buffer), "true");
+    assert_int_equal(set_line(f, "pin", "S3CRET", 5), -EINVAL);
+    assert_true(said(f, OPTION_ERROR, "pin: the value given is not a number from 0 to 9999"));
     assert_false(said(f, OPTION_ERROR, "S3C"));
 }
 

@@ -263,6 +263,7 @@ static void warnings_with_one_reason_are_one_line(void **state) {
         "bps-capacity\n",
         c.path);
     assert_said(&c, line);
+    assert_null(strstr(strstr(c.err, "bandwidth") + 1, "bandwidth")); /* said once */
     assert_said(&c, " line 5: mobility (RFC 8016) is not in this version; without effect: mobility\n");
     assert_said(&c,
                 "WARNING: command line: this version serves plain UDP, without TLS and DTLS; without effect: "
