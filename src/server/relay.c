@@ -51,7 +51,11 @@ static void deliver_data_indication(struct relay *relay, const struct relay_deli
     uint8_t *header = d->room_before
                           ? d->data - n_header
                           : tx_batch_scratch(relay->tx, DATA_INDICATION_MAX_BYTES, relay->now.now_us);
-    stun_encode_data_indication_header(header, d->peer, (uint16_t)d->n_data, id);
+    if (stun_encode_data_indication_header(header, d->peer, (uint16_t)d->n_data, id) == 0) {
+        /* The largest datagrams of all do not fit into an indication. */
+        relay_drop(&relay->counters->downlink, DROP_TOO_BIG, 1);
+        return;
+    }
     uint32_t n_padding = stun_padding(d->n_data);
     struct tx_datagram datagram = {
         .head = header, .n_head = (uint32_t)n_header, .body = d->data, .n_body = d->n_data, .tos = d->tos};

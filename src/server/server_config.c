@@ -226,10 +226,10 @@ static int make_nonce_key(struct server_config *c, const struct options *o) {
     if (err < 0) {
         return err;
     }
-    stun_hmac_sha256(crypto, c->nonce_key, sizeof c->nonce_key, o->stateless_nonce_secret,
-                     strlen(o->stateless_nonce_secret), label, sizeof label - 1);
+    bool made = stun_hmac_sha256(crypto, c->nonce_key, sizeof c->nonce_key, o->stateless_nonce_secret,
+                                 strlen(o->stateless_nonce_secret), label, sizeof label - 1);
     stun_crypto_destroy(crypto);
-    return 0;
+    return made ? 0 : -ENOMEM;
 }
 
 static void fill_core(struct server_config *c, const struct options *o) {
