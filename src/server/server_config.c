@@ -265,6 +265,20 @@ static bool wants_shared(const struct options *o) {
     return o->multiplex_peer || (o->relay_addressing != NULL && strcmp(o->relay_addressing, "shared") == 0);
 }
 
+/* The number of threads is known only now when it is automatic. */
+static int check_shared_ports(const struct server_config *c, const struct options *o) {
+    if (!c->shared) {
+        return 0;
+    }
+    struct option_report report = {0};
+    int err = options_check_shared_ports(o, c->n_threads, &report);
+    for (size_t i = 0; i < report.n_messages; i++) {
+        log_error("%s", report.messages[i].text);
+    }
+    option_report_deinit(&report);
+    return err;
+}
+
 int server_config_create(struct server_config **out, const struct options *options) {
     *out = NULL;
     struct server_config *c = calloc(1, sizeof *c);
@@ -278,7 +292,8 @@ int server_config_create(struct server_config **out, const struct options *optio
     }
     c->shared = wants_shared(options);
     c->shared_pairs = options->multiplex_peer_ports;
-    int err = choose_listening(c, options);
+    int err = check_shared_ports(c, options);
+    err = err < 0 ? err : choose_listening(c, options);
     err = err < 0 ? err : choose_relay_ips(c, options);
     err = err < 0 ? err : make_credentials(c, options);
     err = err < 0 ? err : make_policy(c, options);
