@@ -18,8 +18,8 @@ import turnlib  # noqa: E402
 from processes import Process, TurnServer, server_binary  # noqa: E402
 
 MODES = {
-    "dedicated": ["relay-addressing=dedicated"],
-    "shared": ["multiplex-peer", "multiplex-peer-port=3480", "multiplex-peer-ports=8"],
+    "dedicated": {"relay_addressing": "dedicated"},
+    "shared": {"multiplex_peer": True, "multiplex_peer_port": 3480, "multiplex_peer_ports": 8},
 }
 
 
@@ -109,7 +109,7 @@ def start_server(request, net, tmp_path):
     servers = []
 
     def start(mode="dedicated", ready=True, space=None, address=netns.SERVER_IP, **options):
-        lines = base_options(**dict(ADDRESSES, **options)) + MODES[mode]
+        lines = base_options(**dict(ADDRESSES, **dict(MODES[mode], **options)))
         lines += [o for o in os.environ.get("TURN_E2E_OPTIONS", "").split(";") if o]
         work = tmp_path / ("server%d" % len(servers))
         work.mkdir()

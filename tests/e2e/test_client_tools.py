@@ -1,4 +1,9 @@
-"""Debian's coturn client programs against our server, in the forms people use."""
+"""Debian's coturn client programs against our server, in the forms people use.
+
+Two habits of that uclient (4.6.1) decide about the server's options: it binds channels from the whole range of
+RFC 5766, and it asks for an even port now and then even with -c, which shared ports serve only when told to.
+All its clients are one user and have one peer, so each needs a relayed address that no other of them has.
+"""
 import re
 
 import pytest
@@ -7,6 +12,7 @@ import netns
 from conftest import need
 
 SECRET = "a-shared-secret"
+FOR_UCLIENT = {"rfc5766_channel_numbers": True, "multiplex_peer_even_port": "dedicated"}
 PEER = ["-e", netns.PEER_IPS[0], "-r", "3480"]
 
 FORMS = {
@@ -19,6 +25,19 @@ FORMS = {
     "peer-v6": ["-e", netns.PEER_IP6S[0], "-r", "3480", "-c", "-x"],
     "peer-large": PEER + ["-c", "-l", "1200"],
 }
+
+
+@pytest.fixture
+def start_server(start_server):
+    def start(mode="dedicated", **options):
+        ports = {"multiplex_peer_ports": 64} if mode == "shared" else {}
+        return start_server(mode, **dict(FOR_UCLIENT, **ports, **options))
+    return start
+
+
+@pytest.fixture
+def turnserver(start_server, mode):
+    return start_server(mode)
 
 
 @pytest.fixture
@@ -54,11 +73,9 @@ def test_uclient_forms_side_by_side_lose_nothing(net, turnserver, spawn, echo_pe
 
 
 @pytest.mark.parametrize("arguments", [["-y"], PEER], ids=["client-to-client", "peer"])
-@pytest.mark.parametrize("mode", ["dedicated", "shared"])
 def test_uclient_with_rtcp_pair(net, start_server, spawn, echo_peer, mode, arguments):
     """Without -c uclient asks for EVEN-PORT with the R bit and takes the other port by its token."""
-    options = {"multiplex_peer_even_port": "dedicated"} if mode == "shared" else {}
-    start_server(mode, **options)
+    start_server(mode)
     sent, received, lost = totals(uclient(net, spawn, *arguments))
     assert lost == 0 and sent == received > 0
 
@@ -67,11 +84,10 @@ def test_uclient_with_rtcp_pair_is_refused_where_ports_are_shared(net, start_ser
     start_server("shared", multiplex_peer_even_port="refuse")
     client, timeout_s = uclient(net, spawn, *PEER, clients=1, messages=5)
     assert client.wait(timeout_s) != 0
-    assert "Cannot complete Allocation" in client.log(), client.tail()
+    assert "error 508" in client.log(), client.tail()
 
 
 @pytest.mark.core
-@pytest.mark.parametrize("mode", ["dedicated", "shared"])
 def test_uclient_with_rest_secret(net, start_server, spawn, mode):
     start_server(mode, user=None, lt_cred_mech=None, use_auth_secret=True, static_auth_secret=SECRET)
     started = uclient(net, spawn, "-y", "-c", credential=("-u", "carol", "-W", SECRET))
