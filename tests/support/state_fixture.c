@@ -87,15 +87,15 @@ static uint64_t user_hash(const char *user) {
 }
 
 static struct five_tuple next_tuple(struct state_fixture *f) {
-    struct five_tuple tuple = {.client = fixture_endpoint("203.0.113.1:1"),
-                               .server = fixture_endpoint("192.0.2.1:3478"),
+    struct five_tuple tuple = {.client = state_fixture_endpoint("203.0.113.1:1"),
+                               .server = state_fixture_endpoint("192.0.2.1:3478"),
                                .transport = CLIENT_UDP};
     uint32_t n = f->next_client++;
     memcpy(tuple.client.ip, &n, sizeof n);
     return tuple;
 }
 
-struct allocation *fixture_allocate(struct state_fixture *f, const char *user, bool v4, bool v6) {
+struct allocation *state_fixture_allocate(struct state_fixture *f, const char *user, bool v4, bool v6) {
     struct allocation_params p = {
         .five_tuple = next_tuple(f),
         .username = user,
@@ -114,10 +114,10 @@ struct allocation *fixture_allocate(struct state_fixture *f, const char *user, b
 }
 
 struct allocation *fixture_allocate_v4(struct state_fixture *f, const char *user) {
-    return fixture_allocate(f, user, true, false);
+    return state_fixture_allocate(f, user, true, false);
 }
 
-struct endpoint fixture_endpoint(const char *text) {
+struct endpoint state_fixture_endpoint(const char *text) {
     struct endpoint e = {0};
     int err = endpoint_parse(&e, text, 0);
     assert(err == 0);
@@ -126,19 +126,19 @@ struct endpoint fixture_endpoint(const char *text) {
 }
 
 struct endpoint fixture_peer(unsigned host, uint16_t port) {
-    struct endpoint e = fixture_endpoint("198.51.100.0");
+    struct endpoint e = state_fixture_endpoint("198.51.100.0");
     e.ip[2] = (uint8_t)(e.ip[2] + (host >> 8));
     e.ip[3] = (uint8_t)host;
     e.port = port;
     return e;
 }
 
-enum stun_status fixture_permit(struct state_fixture *f, struct allocation *a, struct endpoint peer) {
+enum stun_status state_fixture_permit(struct state_fixture *f, struct allocation *a, struct endpoint peer) {
     return permission_install(a, &peer, 1, f->now_us);
 }
 
-enum stun_status fixture_bind(struct state_fixture *f, struct allocation *a, uint16_t number,
-                              struct endpoint peer) {
+enum stun_status state_fixture_bind(struct state_fixture *f, struct allocation *a, uint16_t number,
+                                    struct endpoint peer) {
     return channel_bind(a, number, &peer, f->now_us);
 }
 
@@ -157,7 +157,8 @@ struct fixture_stun fixture_binding(enum stun_class class, uint8_t id, const cha
 
 static const uint8_t some_data[] = "\x80some media that is not STUN at all";
 
-struct peer_endpoint *fixture_send(struct state_fixture *f, struct allocation *a, struct endpoint peer) {
+struct peer_endpoint *state_fixture_send(struct state_fixture *f, struct allocation *a,
+                                         struct endpoint peer) {
     return peer_table_note_sent(a, NULL, &peer, some_data, sizeof some_data, f->now_us);
 }
 

@@ -41,16 +41,16 @@ void fixture_advance(struct state_fixture *f, double seconds);
 
 /* An allocation with an address of each family asked for; NULL when memory or addresses run out (then nothing
  * is held). user NULL: no name. */
-struct allocation *fixture_allocate(struct state_fixture *f, const char *user, bool v4, bool v6);
+struct allocation *state_fixture_allocate(struct state_fixture *f, const char *user, bool v4, bool v6);
 struct allocation *fixture_allocate_v4(struct state_fixture *f, const char *user);
 
-struct endpoint fixture_endpoint(const char *text);
+struct endpoint state_fixture_endpoint(const char *text);
 /* 198.51.100.HOST:PORT */
 struct endpoint fixture_peer(unsigned host, uint16_t port);
 
-enum stun_status fixture_permit(struct state_fixture *f, struct allocation *a, struct endpoint peer);
-enum stun_status fixture_bind(struct state_fixture *f, struct allocation *a, uint16_t number,
-                              struct endpoint peer);
+enum stun_status state_fixture_permit(struct state_fixture *f, struct allocation *a, struct endpoint peer);
+enum stun_status state_fixture_bind(struct state_fixture *f, struct allocation *a, uint16_t number,
+                                    struct endpoint peer);
 
 /* A STUN message of the given type; the transaction id is filled with `id`; username may be NULL. */
 struct fixture_stun {
@@ -60,7 +60,7 @@ struct fixture_stun {
 struct fixture_stun fixture_binding(enum stun_class class, uint8_t id, const char *username);
 
 /* The client sends: data, or a STUN message. */
-struct peer_endpoint *fixture_send(struct state_fixture *f, struct allocation *a, struct endpoint peer);
+struct peer_endpoint *state_fixture_send(struct state_fixture *f, struct allocation *a, struct endpoint peer);
 struct peer_endpoint *fixture_send_stun(struct state_fixture *f, struct allocation *a, struct endpoint peer,
                                         struct fixture_stun message);
 /* A peer sends to the relayed address of its family that `at` has. */

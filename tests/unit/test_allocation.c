@@ -115,12 +115,12 @@ static void refresh_moves_the_end_both_ways(void **state) {
 
 static void families_expire_apart(void **state) {
     (void)state;
-    struct allocation *a = fixture_allocate(&f, "ann", true, true);
-    struct endpoint p4 = fixture_peer(1, 1000), p6 = fixture_endpoint("[2001:db8:1::1]:1000");
-    assert_int_equal(fixture_bind(&f, a, 0x4000, p4), STUN_OK);
-    assert_int_equal(fixture_bind(&f, a, 0x4001, p6), STUN_OK);
+    struct allocation *a = state_fixture_allocate(&f, "ann", true, true);
+    struct endpoint p4 = fixture_peer(1, 1000), p6 = state_fixture_endpoint("[2001:db8:1::1]:1000");
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, p4), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4001, p6), STUN_OK);
     fixture_advance(&f, 200);
-    assert_int_equal(fixture_permit(&f, a, p6), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, p6), STUN_OK);
     allocation_refresh(a, RELAY_V4, 1000000, f.now_us);
     fixture_advance(&f, 1.1);
     assert_int_equal(f.n_ended, 0);
@@ -136,9 +136,9 @@ static void families_expire_apart(void **state) {
 
 static void removing_the_last_family_ends_it(void **state) {
     (void)state;
-    struct allocation *a = fixture_allocate(&f, "ann", true, true);
+    struct allocation *a = state_fixture_allocate(&f, "ann", true, true);
     struct endpoint p4 = fixture_peer(1, 1000);
-    assert_int_equal(fixture_permit(&f, a, p4), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, p4), STUN_OK);
     assert_false(allocation_remove_family(a, RELAY_V6, ALLOCATION_END_REFRESH_0));
     assert_int_equal(f.n_ended, 0);
     assert_ptr_equal(fixture_receive(&f, a, p4).allocation, a);
@@ -151,9 +151,9 @@ static void stats_follow(void **state) {
     (void)state;
     struct allocation_table_stats s;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
-    assert_int_equal(fixture_bind(&f, a, 0x4000, fixture_peer(1, 1)), STUN_OK);
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(2, 1)), STUN_OK);
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(3, 0)), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, fixture_peer(1, 1)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(2, 1)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(3, 0)), STUN_OK);
     allocation_table_stats(f.table, &s);
     assert_int_equal(s.n_allocations, 1);
     assert_int_equal(s.n_permissions, 3);
@@ -174,7 +174,7 @@ static void out_of_memory_leaves_addresses_with_the_caller(void **state) {
     for (unsigned n = 1;; n++) {
         size_t before = fixture_table_items(&f);
         alloc_fault_arm(n);
-        struct allocation *a = fixture_allocate(&f, "ann", true, true);
+        struct allocation *a = state_fixture_allocate(&f, "ann", true, true);
         alloc_fault_disarm();
         if (!alloc_fault_hit()) {
             assert_non_null(a);
@@ -209,7 +209,7 @@ static void many_end_with_the_table(void **state) {
     (void)state;
     for (unsigned i = 0; i < 5000; i++) {
         struct allocation *a = fixture_allocate_v4(&f, "ann");
-        assert_int_equal(fixture_permit(&f, a, fixture_peer(i, 1)), STUN_OK);
+        assert_int_equal(state_fixture_permit(&f, a, fixture_peer(i, 1)), STUN_OK);
     }
     struct state_fixture local = f;
     assert_int_equal(local.n_ended, 0);
@@ -218,10 +218,10 @@ static void many_end_with_the_table(void **state) {
 static void nothing_is_left_after_ten_thousand_lives(void **state) {
     (void)state;
     for (unsigned i = 0; i < 10000; i++) {
-        struct allocation *a = fixture_allocate(&f, i % 3 == 0 ? NULL : "ann", true, i % 2 == 0);
-        assert_int_equal(fixture_permit(&f, a, fixture_peer(i, (uint16_t)(i & 1))), STUN_OK);
-        assert_int_equal(fixture_bind(&f, a, 0x4000, fixture_peer(i + 1, 7)), STUN_OK);
-        fixture_send(&f, a, fixture_peer(i, 9));
+        struct allocation *a = state_fixture_allocate(&f, i % 3 == 0 ? NULL : "ann", true, i % 2 == 0);
+        assert_int_equal(state_fixture_permit(&f, a, fixture_peer(i, (uint16_t)(i & 1))), STUN_OK);
+        assert_int_equal(state_fixture_bind(&f, a, 0x4000, fixture_peer(i + 1, 7)), STUN_OK);
+        state_fixture_send(&f, a, fixture_peer(i, 9));
         if (i % 10 == 9) {
             fixture_advance(&f, i % 100 == 99 ? 700 : 0.05);
         }

@@ -36,7 +36,7 @@ static size_t resident_bytes(void) {
 }
 
 static struct endpoint peer_of(unsigned i) {
-    struct endpoint p = fixture_endpoint("198.51.100.0:5000");
+    struct endpoint p = state_fixture_endpoint("198.51.100.0:5000");
     memcpy(p.ip, &i, sizeof i);
     p.ip[3] |= 0x40;
     return p;
@@ -45,7 +45,7 @@ static struct endpoint peer_of(unsigned i) {
 static void fill(struct state_fixture *f) {
     for (unsigned i = 0; i < IDLE; i++) {
         struct allocation *a = fixture_allocate_v4(f, "1700000000:somebody");
-        assert_int_equal(fixture_bind(f, a, 0x4000, peer_of(i)), STUN_OK);
+        assert_int_equal(state_fixture_bind(f, a, 0x4000, peer_of(i)), STUN_OK);
     }
 }
 
@@ -82,8 +82,8 @@ static void a_crowd_behind_one_ip_comes_and_goes(void **state) {
     assert_int_equal(fixture_create(&f, &(struct fixture_params){.carrier.shared = true}), 0);
     for (unsigned i = 0; i < CROWD; i++) {
         struct allocation *a = fixture_allocate_v4(&f, "ann");
-        assert_int_equal(fixture_bind(&f, a, 0x4000, fixture_peer(1, 10000)), STUN_OK);
-        fixture_send(&f, a, fixture_peer(1, 10000));
+        assert_int_equal(state_fixture_bind(&f, a, 0x4000, fixture_peer(1, 10000)), STUN_OK);
+        state_fixture_send(&f, a, fixture_peer(1, 10000));
     }
     fixture_advance(&f, FIXTURE_PERMISSION_S + 0.2);
     assert_int_equal(f.table->permitted.n_items, 0);

@@ -11,8 +11,8 @@
 static const struct hash_key key = {3, 5};
 
 static struct five_tuple sample(void) {
-    return (struct five_tuple){.client = fixture_endpoint("203.0.113.7:40000"),
-                               .server = fixture_endpoint("192.0.2.1:3478"),
+    return (struct five_tuple){.client = state_fixture_endpoint("203.0.113.7:40000"),
+                               .server = state_fixture_endpoint("192.0.2.1:3478"),
                                .transport = CLIENT_UDP};
 }
 

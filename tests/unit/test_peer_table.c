@@ -38,13 +38,13 @@ static int unmake(void **state) {
 
 static struct allocation *permitting(const char *user, struct endpoint peer) {
     struct allocation *a = fixture_allocate_v4(&f, user);
-    assert_int_equal(fixture_permit(&f, a, peer), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, peer), STUN_OK);
     return a;
 }
 
 static struct allocation *binding(const char *user, struct endpoint peer) {
     struct allocation *a = fixture_allocate_v4(&f, user);
-    assert_int_equal(fixture_bind(&f, a, 0x4000, peer), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, peer), STUN_OK);
     return a;
 }
 
@@ -67,7 +67,7 @@ static void a_stranger_reaches_nobody(void **state) {
     struct allocation *a = fixture_allocate_v4(&f, "ann");
     enum drop_reason expected = a->relay[RELAY_V4].address->shared ? DROP_UNKNOWN_PEER : DROP_NO_PERMISSION;
     assert_dropped(a, fixture_peer(1, 1), expected);
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(2, 1)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(2, 1)), STUN_OK);
     assert_dropped(a, fixture_peer(1, 1), expected);
     assert_owner(a, fixture_peer(2, 1));
 }
@@ -79,7 +79,7 @@ static void relayed_addresses_are_apart(void **state) {
     assert_true(a->relay[RELAY_V4].address != b->relay[RELAY_V4].address);
     assert_owner(a, p);
     assert_null(fixture_receive(&f, b, p).allocation);
-    assert_int_equal(fixture_permit(&f, b, p), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, b, p), STUN_OK);
     assert_owner(a, p);
     assert_owner(b, p);
 }
@@ -116,8 +116,8 @@ static void beyond_the_cap_it_is_delivered_and_not_learned(void **state) {
         assert_int_equal(peer_endpoint_find(a, &p) != NULL, port <= 3);
     }
     assert_int_equal(a->n_peers, 3);
-    assert_null(fixture_send(&f, a, fixture_peer(1, 10)));
-    assert_non_null(fixture_send(&f, a, fixture_peer(1, 3)));
+    assert_null(state_fixture_send(&f, a, fixture_peer(1, 10)));
+    assert_non_null(state_fixture_send(&f, a, fixture_peer(1, 3)));
 }
 
 static void a_permission_does_not_move_a_claim(void **state) {
@@ -126,7 +126,7 @@ static void a_permission_does_not_move_a_claim(void **state) {
     struct allocation *a = permitting("ann", p), *b = permitting("ann", p); /* newer, of the same user */
     assert_owner(a, p);
     assert_true(fixture_receive(&f, a, p).peer->is_contested);
-    fixture_send(&f, b, p);
+    state_fixture_send(&f, b, p);
     assert_owner(b, p);
     assert_true(fixture_receive(&f, a, p).peer->is_contested);
 }
@@ -136,21 +136,21 @@ static void an_idle_claim_of_another_user_yields_to_data(void **state) {
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *a = binding("ann", p), *b = permitting("bob", p);
     assert_owner(a, p);
-    fixture_send(&f, b, p); /* ann never sent */
+    state_fixture_send(&f, b, p); /* ann never sent */
     assert_owner(b, p);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     assert_owner(b, p);
     for (unsigned s = 0; s < 2 * FIXTURE_CLAIM_IDLE_S; s += 5) {
         fixture_advance(&f, 5);
-        fixture_send(&f, b, p);
-        fixture_send(&f, a, p);
+        state_fixture_send(&f, b, p);
+        state_fixture_send(&f, a, p);
         assert_owner(b, p); /* never taken while in use */
     }
     fixture_advance(&f, FIXTURE_CLAIM_IDLE_S - 0.000001);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     assert_owner(b, p);
     fixture_advance(&f, 0.000001);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     assert_owner(a, p);
 }
 
@@ -158,12 +158,12 @@ static void stun_does_not_keep_a_claim_alive(void **state) {
     (void)state;
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *a = binding("ann", p), *b = permitting("bob", p);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     for (unsigned s = 0; s < FIXTURE_CLAIM_IDLE_S; s += 5) {
         fixture_advance(&f, 5);
         fixture_send_stun(&f, a, p, fixture_binding(STUN_REQUEST, (uint8_t)s, "x:y"));
     }
-    fixture_send(&f, b, p);
+    state_fixture_send(&f, b, p);
     assert_owner(b, p);
 }
 
@@ -172,9 +172,9 @@ static void binding_takes_an_idle_claim_only(void **state) {
     struct endpoint p = fixture_peer(1, 5000), q = fixture_peer(2, 5000);
     struct allocation *a = binding("ann", p), *b = binding("bob", p);
     assert_owner(b, p);
-    assert_int_equal(fixture_bind(&f, a, 0x4001, q), STUN_OK);
-    fixture_send(&f, a, q);
-    assert_int_equal(fixture_bind(&f, b, 0x4001, q), STUN_OK); /* granted, but */
+    assert_int_equal(state_fixture_bind(&f, a, 0x4001, q), STUN_OK);
+    state_fixture_send(&f, a, q);
+    assert_int_equal(state_fixture_bind(&f, b, 0x4001, q), STUN_OK); /* granted, but */
     assert_owner(a, q);
 }
 
@@ -182,16 +182,16 @@ static void a_reconnect_takes_over_at_once(void **state) {
     (void)state;
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *old = binding("ann", p);
-    fixture_send(&f, old, p);
+    state_fixture_send(&f, old, p);
     struct allocation *new = binding("ann", p);
     assert_owner(new, p);
-    fixture_send(&f, new, p);
-    fixture_send(&f, old, p); /* the older does not take it back while the newer is in use */
+    state_fixture_send(&f, new, p);
+    state_fixture_send(&f, old, p); /* the older does not take it back while the newer is in use */
     assert_owner(new, p);
     fixture_advance(&f, FIXTURE_CLAIM_IDLE_S);
-    fixture_send(&f, old, p);
+    state_fixture_send(&f, old, p);
     assert_owner(old, p);
-    fixture_send(&f, new, p);
+    state_fixture_send(&f, new, p);
     assert_owner(new, p);
 }
 
@@ -199,9 +199,9 @@ static void nobody_is_the_same_user_without_a_name(void **state) {
     (void)state;
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *old = binding(NULL, p);
-    fixture_send(&f, old, p);
+    state_fixture_send(&f, old, p);
     struct allocation *new = binding(NULL, p);
-    fixture_send(&f, new, p);
+    state_fixture_send(&f, new, p);
     assert_owner(old, p);
 }
 
@@ -226,12 +226,12 @@ static void a_claim_ends_with_its_permission(void **state) {
     (void)state;
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *a = permitting("ann", p);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     fixture_advance(&f, FIXTURE_PERMISSION_S + 0.2);
     struct allocation *b = permitting("bob", p);
     assert_owner(b, p);
     assert_false(fixture_receive(&f, a, p).peer->is_contested);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     assert_owner(b, p);
 }
 
@@ -239,14 +239,14 @@ static void a_bound_claim_ends_with_its_permission_and_comes_back_if_free(void *
     (void)state;
     struct endpoint p = fixture_peer(1, 5000), q = fixture_peer(2, 5000);
     struct allocation *a = binding("ann", p);
-    assert_int_equal(fixture_bind(&f, a, 0x4001, q), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4001, q), STUN_OK);
     allocation_refresh(a, RELAY_V4, UINT64_C(3600000000), f.now_us);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     fixture_advance(&f, FIXTURE_PERMISSION_S + 0.2);
     assert_dropped(a, p, DROP_NO_PERMISSION);
     struct allocation *b = permitting("bob", p);
     assert_owner(b, p);
-    fixture_send(&f, b, p);
+    state_fixture_send(&f, b, p);
     struct endpoint both[] = {p, q};
     assert_int_equal(permission_install(a, both, 2, f.now_us), STUN_OK);
     assert_owner(b, p); /* taken meanwhile and in use */
@@ -261,10 +261,10 @@ static void a_deleted_allocation_frees_its_claims_at_once(void **state) {
     (void)state;
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *a = binding("ann", p);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     struct allocation *b = fixture_allocate_v4(&f, "bob");
     allocation_destroy(a, ALLOCATION_END_REFRESH_0);
-    assert_int_equal(fixture_permit(&f, b, p), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, b, p), STUN_OK);
     assert_owner(b, p);
 }
 
@@ -285,7 +285,7 @@ static void a_claim_without_permission_is_free_however_busy_it_was(void **state)
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *a = binding("ann", p);
     fixture_advance(&f, FIXTURE_PERMISSION_S - 1);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     fixture_advance(&f, 1.2);
     struct allocation *b = permitting("bob", p);
     struct peer_endpoint *holder = peer_endpoint_holder(f.table, b->relay[RELAY_V4].address, &p);
@@ -306,7 +306,7 @@ static void a_lost_claim_is_had_again_once_it_is_free(void **state) {
     permitting("dan", ip);
     allocation_destroy(b, ALLOCATION_END_CLOSED);
     assert_dropped(a, p, DROP_AMBIGUOUS_PEER);
-    assert_int_equal(fixture_permit(&f, a, ip), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, ip), STUN_OK);
     assert_owner(a, p);
 }
 
@@ -317,7 +317,7 @@ static void naming_again_claims_what_became_free(void **state) {
     permitting("cyd", fixture_peer(1, 0));
     allocation_destroy(a, ALLOCATION_END_CLOSED);
     assert_dropped(b, p, DROP_AMBIGUOUS_PEER);
-    assert_int_equal(fixture_permit(&f, b, p), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, b, p), STUN_OK);
     assert_owner(b, p);
 }
 
@@ -325,11 +325,11 @@ static void binding_again_takes_back_an_idle_claim(void **state) {
     (void)state;
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *a = binding("ann", p), *b = permitting("bob", p);
-    fixture_send(&f, b, p);
-    assert_int_equal(fixture_bind(&f, a, 0x4000, p), STUN_OK);
+    state_fixture_send(&f, b, p);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, p), STUN_OK);
     assert_owner(b, p);
     fixture_advance(&f, FIXTURE_CLAIM_IDLE_S);
-    assert_int_equal(fixture_bind(&f, a, 0x4000, p), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, p), STUN_OK);
     assert_owner(a, p);
 }
 
@@ -344,7 +344,7 @@ static void an_answer_takes_an_idle_claim_and_no_other(void **state) {
     struct fixture_stun answer = fixture_binding(STUN_SUCCESS, 2, NULL);
     assert_ptr_equal(fixture_receive_stun(&f, a, p, answer).allocation, b);
     assert_owner(b, p);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     assert_owner(a, p);
     assert_ptr_equal(fixture_receive_stun(&f, a, p, answer).allocation, b);
     assert_owner(a, p);
@@ -354,7 +354,7 @@ static void a_contested_peers_answers_go_to_whoever_asked(void **state) {
     (void)state;
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *a = permitting("ann", p), *b = permitting("bob", p);
-    fixture_send(&f, a, p);
+    state_fixture_send(&f, a, p);
     fixture_send_stun(&f, a, p, fixture_binding(STUN_REQUEST, 1, "sfu:ann"));
     fixture_send_stun(&f, b, p, fixture_binding(STUN_REQUEST, 2, "sfu:bob"));
     assert_ptr_equal(fixture_receive_stun(&f, a, p, fixture_binding(STUN_SUCCESS, 2, NULL)).allocation, b);
@@ -407,7 +407,7 @@ static void stun_finds_nobody_without_a_permission(void **state) {
     match = fixture_receive_stun(&f, a, fixture_peer(2, 1), check);
     assert_null(match.allocation);
     assert_int_equal(match.reason, DROP_AMBIGUOUS_PEER);
-    assert_int_equal(fixture_permit(&f, a, elsewhere), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, elsewhere), STUN_OK);
     match = fixture_receive_stun(&f, a, fixture_peer(2, 1), check);
     assert_ptr_equal(match.allocation, a);
 }
@@ -454,7 +454,7 @@ static void checks_claim_what_is_free_or_an_idle_elders(void **state) {
     assert_owner(b, p);
     fixture_send_stun(&f, a, p, check); /* older */
     assert_owner(b, p);
-    fixture_send(&f, a, p); /* but with data: b never sent any */
+    state_fixture_send(&f, a, p); /* but with data: b never sent any */
     assert_owner(a, p);
     fixture_send_stun(&f, b, p, check);
     assert_owner(a, p);
@@ -469,7 +469,7 @@ static void among_equal_fragments_the_holder_is_meant(void **state) {
     fixture_send_stun(&f, b, p, fixture_binding(STUN_REQUEST, 2, "sfu:ann"));
     f.now_us++;
     fixture_send_stun(&f, c, p, fixture_binding(STUN_REQUEST, 3, "sfu:ann"));
-    fixture_send(&f, b, p);
+    state_fixture_send(&f, b, p);
     struct fixture_stun check = fixture_binding(STUN_REQUEST, 9, "ann:sfu");
     assert_ptr_equal(fixture_receive_stun(&f, a, p, check).allocation, b);
     allocation_destroy(b, ALLOCATION_END_CLOSED);
@@ -481,9 +481,9 @@ static void checks_on_a_dedicated_address_are_not_noted(void **state) {
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *a = permitting("ann", p);
     assert_null(fixture_send_stun(&f, a, p, fixture_binding(STUN_REQUEST, 2, "them:ann")));
-    assert_null(fixture_send(&f, a, p));
+    assert_null(state_fixture_send(&f, a, p));
     assert_false(a->is_watched);
-    assert_int_equal(fixture_bind(&f, a, 0x4000, p), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, p), STUN_OK);
     struct peer_endpoint *record = channel_find(a, 0x4000)->peer;
     assert_ptr_equal(peer_table_note_sent(a, record, &p, NULL, 0, f.now_us), record);
 }
@@ -492,7 +492,7 @@ static void nothing_passes_out_after_the_permission(void **state) {
     (void)state;
     struct endpoint p = fixture_peer(1, 5000);
     struct allocation *a = fixture_allocate_v4(&f, "ann");
-    assert_null(fixture_send(&f, a, p)); /* no permission: no record */
+    assert_null(state_fixture_send(&f, a, p)); /* no permission: no record */
     assert_int_equal(a->n_peers, 0);
 }
 
@@ -512,7 +512,7 @@ static void an_error_belongs_to_one_or_nobody(void **state) {
     struct allocation *b = permitting("bob", fixture_peer(1, 0));
     assert_ptr_equal(peer_table_match_error(f.table, relayed, &p), a);
     assert_null(peer_table_match_error(f.table, relayed, &q));
-    fixture_send(&f, b, p);
+    state_fixture_send(&f, b, p);
     assert_null(peer_table_match_error(f.table, relayed, &p)); /* both send there */
 }
 
@@ -522,15 +522,15 @@ static void established_flows_allocate_nothing(void **state) {
     (void)state;
     struct endpoint p = fixture_peer(1, 5000), q = fixture_peer(2, 5000);
     struct allocation *a = binding("ann", p), *b = binding("bob", p);
-    assert_int_equal(fixture_permit(&f, a, q), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, q), STUN_OK);
     fixture_send_stun(&f, a, p, fixture_binding(STUN_REQUEST, 1, "them:ann"));
-    fixture_send(&f, b, p);
+    state_fixture_send(&f, b, p);
     fixture_receive(&f, a, fixture_peer(2, 77));
     alloc_fault_arm(0);
     for (unsigned i = 0; i < 100; i++) {
-        fixture_send(&f, a, p);
-        fixture_send(&f, b, p);
-        fixture_send(&f, a, q);
+        state_fixture_send(&f, a, p);
+        state_fixture_send(&f, b, p);
+        state_fixture_send(&f, a, q);
         fixture_send_stun(&f, a, p, fixture_binding(STUN_REQUEST, (uint8_t)i, "them:ann"));
         fixture_receive(&f, a, p);
         fixture_receive(&f, a, q);
@@ -548,7 +548,7 @@ static void without_memory_datagrams_still_pass(void **state) {
         struct endpoint p = fixture_peer(1, (uint16_t)n), q = fixture_peer(1, (uint16_t)(1000 + n));
         alloc_fault_arm(n);
         struct peer_match match = fixture_receive(&f, a, p);
-        fixture_send(&f, a, q);
+        state_fixture_send(&f, a, q);
         fixture_send_stun(&f, a, q, fixture_binding(STUN_REQUEST, 1, "a:b"));
         alloc_fault_disarm();
         assert_ptr_equal(match.allocation, a);
@@ -564,16 +564,16 @@ static void many_endpoints_are_found_whoever_holds_them(void **state) {
     (void)state;
     struct allocation *a = permitting("ann", fixture_peer(1, 0)), *b = permitting("bob", fixture_peer(1, 0));
     for (uint16_t port = 1; port <= 200; port++) {
-        fixture_send(&f, a, fixture_peer(1, port));
-        struct peer_endpoint *of_b = fixture_send(&f, b, fixture_peer(1, port));
-        assert_ptr_equal(fixture_send(&f, b, fixture_peer(1, port)), of_b);
+        state_fixture_send(&f, a, fixture_peer(1, port));
+        struct peer_endpoint *of_b = state_fixture_send(&f, b, fixture_peer(1, port));
+        assert_ptr_equal(state_fixture_send(&f, b, fixture_peer(1, port)), of_b);
         assert_false(of_b->has_claim);
         assert_int_equal(b->n_peers, port);
         assert_int_equal(b->has_peer_index, port > ALLOCATION_WALKED_MAX);
         assert_owner(a, fixture_peer(1, port));
     }
     for (uint16_t port = 1; port <= 200; port++) {
-        assert_ptr_equal(fixture_send(&f, b, fixture_peer(1, port))->allocation, b);
+        assert_ptr_equal(state_fixture_send(&f, b, fixture_peer(1, port))->allocation, b);
     }
     fixture_advance(&f, FIXTURE_PERMISSION_S + 1);
     assert_int_equal(f.table->own_peers.n_items + f.table->claims.n_items + a->n_peers + b->n_peers, 0);
@@ -582,12 +582,13 @@ static void many_endpoints_are_found_whoever_holds_them(void **state) {
 
 static void families_do_not_mix(void **state) {
     (void)state;
-    struct allocation *a = fixture_allocate(&f, "ann", true, true),
-                      *b = fixture_allocate(&f, "bob", false, true);
-    struct endpoint p6 = fixture_endpoint("[2001:db8:2::1]:9"), q6 = fixture_endpoint("[2001:db8:2::2]:9");
-    assert_int_equal(fixture_permit(&f, b, p6), STUN_OK);
-    assert_int_equal(fixture_permit(&f, a, q6), STUN_OK);
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(1, 9)), STUN_OK);
+    struct allocation *a = state_fixture_allocate(&f, "ann", true, true),
+                      *b = state_fixture_allocate(&f, "bob", false, true);
+    struct endpoint p6 = state_fixture_endpoint("[2001:db8:2::1]:9"),
+                    q6 = state_fixture_endpoint("[2001:db8:2::2]:9");
+    assert_int_equal(state_fixture_permit(&f, b, p6), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, q6), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(1, 9)), STUN_OK);
     assert_owner(b, p6);
     assert_owner(a, q6);
     assert_owner(a, fixture_peer(1, 9));

@@ -36,7 +36,7 @@ static struct endpoint local(const struct allocation *a) {
 }
 
 static void permit(struct allocation *a, struct endpoint peer) {
-    assert_int_equal(fixture_permit(&f, a, peer), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, peer), STUN_OK);
 }
 
 static void assert_local(const struct allocation *from, const struct allocation *to, struct endpoint form) {
@@ -78,13 +78,13 @@ static void the_form_with_a_channel_is_used(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann"), *b = fixture_allocate_v4(&f, "bob");
     permit(b, advertised(a));
-    assert_int_equal(fixture_bind(&f, b, 0x4000, local(a)), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, b, 0x4000, local(a)), STUN_OK);
     struct endpoint peer;
     struct peer_match match = fixture_local(&f, a, b, NULL, &peer);
     assert_ptr_equal(match.channel, channel_find(b, 0x4000));
     struct endpoint expected = local(a);
     assert_true(endpoint_equal(&peer, &expected));
-    assert_int_equal(fixture_bind(&f, b, 0x4001, advertised(a)), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, b, 0x4001, advertised(a)), STUN_OK);
     match = fixture_local(&f, a, b, NULL, &peer);
     assert_ptr_equal(match.channel, channel_find(b, 0x4001));
     assert_true(match.peer->is_local);
@@ -95,7 +95,7 @@ static void another_port_of_the_ip_has_no_channel(void **state) {
     struct allocation *a = fixture_allocate_v4(&f, "ann"), *b = fixture_allocate_v4(&f, "bob");
     struct endpoint other = advertised(a);
     other.port++;
-    assert_int_equal(fixture_bind(&f, b, 0x4000, other), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, b, 0x4000, other), STUN_OK);
     struct endpoint peer;
     struct peer_match match = fixture_local(&f, a, b, NULL, &peer);
     assert_ptr_equal(match.allocation, b);
@@ -105,7 +105,7 @@ static void another_port_of_the_ip_has_no_channel(void **state) {
 static void an_address_without_owner_or_of_the_other_family_gets_nothing(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann"), *b = fixture_allocate_v4(&f, "bob");
-    struct allocation *c = fixture_allocate(&f, "cyd", false, true);
+    struct allocation *c = state_fixture_allocate(&f, "cyd", false, true);
     struct relayed_address *address = b->relay[RELAY_V4].address;
     struct relay_sender sender = fixture_sender(a);
     struct peer_match match;
@@ -187,7 +187,7 @@ static void calls_side_by_side_are_told_apart_by_their_checks(void **state) {
 static void a_check_from_another_thread_is_learned_for_its_sender(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann"), *b = fixture_allocate_v4(&f, "bob");
-    struct endpoint far = fixture_endpoint("192.0.2.1:3482");
+    struct endpoint far = state_fixture_endpoint("192.0.2.1:3482");
     permit(a, far);
     permit(b, far);
     fixture_send_stun(&f, a, far, fixture_binding(STUN_REQUEST, 5, "far:ann"));
@@ -214,7 +214,7 @@ static void a_check_from_another_thread_is_learned_for_its_sender(void **state) 
 static void a_newer_check_corrects_what_was_learned(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann"), *b = fixture_allocate_v4(&f, "bob");
-    struct endpoint far = fixture_endpoint("192.0.2.1:3482");
+    struct endpoint far = state_fixture_endpoint("192.0.2.1:3482");
     struct relay_sender sender = {.uid = (UINT64_C(7) << 48) + 1, .advertised = far, .local = far};
     struct peer_match match;
     struct endpoint peer;
@@ -255,7 +255,7 @@ static void among_equal_fragments_the_known_receiver_is_meant(void **state) {
 static void what_a_receiver_remembers_is_bounded(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann"), *b = fixture_allocate_v4(&f, "bob");
-    struct endpoint far = fixture_endpoint("192.0.2.1:3482");
+    struct endpoint far = state_fixture_endpoint("192.0.2.1:3482");
     struct fixture_stun check = fixture_binding(STUN_REQUEST, 9, "ann:far");
     permit(a, far);
     permit(b, far);
@@ -290,14 +290,14 @@ static void a_check_reaches_only_who_permits_the_sender(void **state) {
 static void local_peers_hold_no_exact_entry(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann"), *b = fixture_allocate_v4(&f, "bob");
-    assert_int_equal(fixture_bind(&f, a, 0x4000, advertised(b)), STUN_OK);
-    assert_int_equal(fixture_bind(&f, b, 0x4000, advertised(a)), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, advertised(b)), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, b, 0x4000, advertised(a)), STUN_OK);
     struct peer_endpoint *record = channel_find(a, 0x4000)->peer;
     assert_true(record->is_local);
     assert_false(record->has_claim);
     struct endpoint at = local(b);
     assert_true(endpoint_equal(&record->location.local, &at));
-    assert_ptr_equal(fixture_send(&f, a, advertised(b)), record);
+    assert_ptr_equal(state_fixture_send(&f, a, advertised(b)), record);
     struct endpoint peer;
     assert_ptr_equal(fixture_local(&f, a, b, NULL, &peer).channel, channel_find(b, 0x4000));
     assert_ptr_equal(fixture_local(&f, b, a, NULL, &peer).channel, channel_find(a, 0x4000));

@@ -133,7 +133,7 @@ static void step_permit(struct model_allocation *a) {
 static void step_bind(struct model_allocation *a) {
     unsigned c = draw(CHANNELS);
     struct endpoint peer = some_peer();
-    enum stun_status status = fixture_bind(&m.f, a->it, (uint16_t)(0x4000 + c), peer);
+    enum stun_status status = state_fixture_bind(&m.f, a->it, (uint16_t)(0x4000 + c), peer);
     enum tri was_bound = is_before(a->bound_until_us[c]);
     if (status == STUN_OK) {
         assert_false(was_bound == YES && !endpoint_equal(&a->bound_to[c], &peer));
@@ -152,7 +152,7 @@ static void step_send(struct model_allocation *a) {
         record =
             fixture_send_stun(&m.f, a->it, peer, fixture_binding(STUN_REQUEST, (uint8_t)draw(250), name));
     } else {
-        record = fixture_send(&m.f, a->it, peer);
+        record = state_fixture_send(&m.f, a->it, peer);
     }
     assert_true(record == NULL || (record->allocation == a->it && endpoint_equal(&record->peer, &peer)));
 }
@@ -240,7 +240,7 @@ static void step_local(const struct model_allocation *from, const struct model_a
 /* Now and then two allocations permit each other's relayed addresses and send checks there. */
 static void step_local_permit(struct model_allocation *a, const struct model_allocation *b) {
     struct endpoint peer = b->it->relay[RELAY_V4].address->advertised;
-    fixture_permit(&m.f, a->it, peer);
+    state_fixture_permit(&m.f, a->it, peer);
     fixture_send_stun(&m.f, a->it, peer,
                       fixture_binding(STUN_REQUEST, (uint8_t)draw(250), draw(2) == 0 ? "1:2" : "2:1"));
 }

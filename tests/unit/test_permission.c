@@ -36,7 +36,7 @@ static void is_for_the_ip_whatever_the_port(void **state) {
     struct allocation *a = fixture_allocate_v4(&f, "ann");
     struct endpoint p = fixture_peer(1, 1000), other_port = fixture_peer(1, 2000),
                     other_ip = fixture_peer(2, 1000);
-    assert_int_equal(fixture_permit(&f, a, p), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, p), STUN_OK);
     assert_non_null(permission_find(a, &p));
     assert_ptr_equal(permission_find(a, &other_port), permission_find(a, &p));
     assert_null(permission_find(a, &other_ip));
@@ -48,7 +48,7 @@ static void is_for_the_ip_whatever_the_port(void **state) {
 static void port_zero_permits_and_names_nothing(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(1, 0)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(1, 0)), STUN_OK);
     assert_int_equal(a->n_peers, 0);
     assert_ptr_equal(fixture_receive(&f, a, fixture_peer(1, 77)).allocation, a);
 }
@@ -57,7 +57,7 @@ static void ends_within_a_tick(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
     struct endpoint p = fixture_peer(1, 1000);
-    assert_int_equal(fixture_permit(&f, a, p), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, p), STUN_OK);
     fixture_advance(&f, FIXTURE_PERMISSION_S - 0.001);
     assert_ptr_equal(fixture_receive(&f, a, p).allocation, a);
     unsigned quiesced = f.n_quiesced;
@@ -75,12 +75,12 @@ static void traffic_does_not_extend_it_but_a_request_does(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
     struct endpoint p = fixture_peer(1, 1000);
-    assert_int_equal(fixture_permit(&f, a, p), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, p), STUN_OK);
     fixture_advance(&f, 200);
-    assert_int_equal(fixture_permit(&f, a, p), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, p), STUN_OK);
     for (unsigned i = 0; i < 29; i++) {
         fixture_advance(&f, 10);
-        fixture_send(&f, a, p);
+        state_fixture_send(&f, a, p);
         assert_ptr_equal(fixture_receive(&f, a, p).allocation, a);
     }
     fixture_advance(&f, 10.1);
@@ -105,7 +105,7 @@ static void many_are_found_as_few_are(void **state) {
     struct allocation *a = fixture_allocate_v4(&f, "ann");
     enum { MANY = 500 };
     for (unsigned i = 1; i <= MANY; i++) {
-        assert_int_equal(fixture_permit(&f, a, fixture_peer(i, 0)), STUN_OK);
+        assert_int_equal(state_fixture_permit(&f, a, fixture_peer(i, 0)), STUN_OK);
         struct endpoint p = fixture_peer(i, 5), unknown = fixture_peer(i + 1, 5);
         assert_non_null(permission_find(a, &p));
         assert_null(permission_find(a, &unknown));
@@ -121,11 +121,11 @@ static void the_number_is_bounded(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
     for (unsigned i = 0; i < ALLOCATION_MAX_PERMISSIONS; i++) {
-        assert_int_equal(fixture_permit(&f, a, fixture_peer(i, 0)), STUN_OK);
+        assert_int_equal(state_fixture_permit(&f, a, fixture_peer(i, 0)), STUN_OK);
     }
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(ALLOCATION_MAX_PERMISSIONS, 0)),
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(ALLOCATION_MAX_PERMISSIONS, 0)),
                      STUN_INSUFFICIENT_CAPACITY);
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(0, 0)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(0, 0)), STUN_OK);
     assert_int_equal(a->n_permissions, ALLOCATION_MAX_PERMISSIONS);
 }
 
@@ -133,47 +133,47 @@ static void the_sixth_of_five_peers_is_refused(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
     for (unsigned i = 0; i < 5; i++) {
-        assert_int_equal(fixture_permit(&f, a, fixture_peer(i, 1)), STUN_OK);
+        assert_int_equal(state_fixture_permit(&f, a, fixture_peer(i, 1)), STUN_OK);
     }
     struct endpoint sixth = fixture_peer(5, 1);
     size_t items = fixture_table_items(&f);
-    assert_int_equal(fixture_permit(&f, a, sixth), STUN_INSUFFICIENT_CAPACITY);
-    assert_int_equal(fixture_bind(&f, a, 0x4000, sixth), STUN_INSUFFICIENT_CAPACITY);
+    assert_int_equal(state_fixture_permit(&f, a, sixth), STUN_INSUFFICIENT_CAPACITY);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, sixth), STUN_INSUFFICIENT_CAPACITY);
     struct endpoint pair[] = {fixture_peer(6, 0), sixth};
     assert_int_equal(permission_install(a, pair, 2, f.now_us), STUN_INSUFFICIENT_CAPACITY);
     assert_int_equal(fixture_table_items(&f), items);
     assert_null(permission_find(a, &sixth));
     assert_null(permission_find(a, &pair[0]));
     for (unsigned i = 0; i < 5; i++) { /* renewing and using the five goes on */
-        assert_int_equal(fixture_permit(&f, a, fixture_peer(i, 1)), STUN_OK);
+        assert_int_equal(state_fixture_permit(&f, a, fixture_peer(i, 1)), STUN_OK);
         assert_ptr_equal(fixture_receive(&f, a, fixture_peer(i, 1)).allocation, a);
     }
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(9, 0)), STUN_OK); /* names no endpoint */
-    assert_int_equal(fixture_bind(&f, a, 0x4000, fixture_peer(0, 1)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(9, 0)), STUN_OK); /* names no endpoint */
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, fixture_peer(0, 1)), STUN_OK);
 }
 
 /* What a stranger's ports or the client's own scan used up is there for the endpoints that requests name. */
 static void unnamed_peers_make_room_for_named_ones(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(1, 0)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(1, 0)), STUN_OK);
     for (uint16_t port = 1; port <= 20; port++) {
         assert_ptr_equal(fixture_receive(&f, a, fixture_peer(1, port)).allocation, a);
-        fixture_send(&f, a, fixture_peer(1, 3));
+        state_fixture_send(&f, a, fixture_peer(1, 3));
     }
     assert_int_equal(a->n_shared_peers, 5);
     unsigned quiesced = f.n_quiesced;
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(2, 1)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(2, 1)), STUN_OK);
     assert_int_equal(f.n_quiesced, quiesced + 1);
     assert_int_equal(a->n_shared_peers, 5);
     struct endpoint sent_to = fixture_peer(1, 3);
     assert_non_null(peer_endpoint_find(a, &sent_to)); /* those never sent to go first */
     for (unsigned i = 3; i <= 6; i++) {
-        assert_int_equal(fixture_bind(&f, a, (uint16_t)(0x4000 + i), fixture_peer(i, 1)), STUN_OK);
+        assert_int_equal(state_fixture_bind(&f, a, (uint16_t)(0x4000 + i), fixture_peer(i, 1)), STUN_OK);
     }
     assert_null(peer_endpoint_find(a, &sent_to));
     assert_int_equal(a->n_unnamed_peers, 0);
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(7, 1)), STUN_INSUFFICIENT_CAPACITY);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(7, 1)), STUN_INSUFFICIENT_CAPACITY);
     assert_ptr_equal(fixture_receive(&f, a, fixture_peer(1, 3)).allocation,
                      a); /* the IP's permission stays */
 }
@@ -182,11 +182,11 @@ static void unnamed_peers_make_room_for_named_ones(void **state) {
 static void the_cap_holds_when_unnamed_ones_get_named(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
-    assert_int_equal(fixture_permit(&f, a, fixture_peer(1, 0)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, a, fixture_peer(1, 0)), STUN_OK);
     struct endpoint peers[6];
     for (uint16_t i = 0; i < 6; i++) {
         peers[i] = fixture_peer(1, (uint16_t)(i + 1));
-        fixture_send(&f, a, peers[i]);
+        state_fixture_send(&f, a, peers[i]);
     }
     assert_int_equal(a->n_unnamed_peers, 5);
     struct endpoint reversed[6];
@@ -227,14 +227,14 @@ static size_t index_items(void) {
 static void install_without_memory_changes_nothing(void **state) {
     (void)state;
     struct allocation *other = fixture_allocate_v4(&f, "bob");
-    assert_int_equal(fixture_permit(&f, other, fixture_peer(3, 1)), STUN_OK);
+    assert_int_equal(state_fixture_permit(&f, other, fixture_peer(3, 1)), STUN_OK);
     for (unsigned n_before = 0; n_before <= 10; n_before++) {
         struct endpoint peers[] = {fixture_peer(101, 1), fixture_peer(102, 1), fixture_peer(101, 2),
                                    fixture_peer(103, 0), fixture_peer(3, 1)};
         for (unsigned n = 1;; n++) {
             struct allocation *a = fixture_allocate_v4(&f, "ann");
             for (unsigned i = 0; i < n_before; i++) {
-                assert_int_equal(fixture_permit(&f, a, fixture_peer(i + 10, 1)), STUN_OK);
+                assert_int_equal(state_fixture_permit(&f, a, fixture_peer(i + 10, 1)), STUN_OK);
             }
             struct observed before = observe(a);
             size_t index_before = index_items();
@@ -266,7 +266,7 @@ static void reviving_without_memory_changes_nothing(void **state) {
     (void)state;
     struct allocation *a = fixture_allocate_v4(&f, "ann");
     struct endpoint p = fixture_peer(1, 1);
-    assert_int_equal(fixture_bind(&f, a, 0x4000, p), STUN_OK);
+    assert_int_equal(state_fixture_bind(&f, a, 0x4000, p), STUN_OK);
     fixture_advance(&f, FIXTURE_PERMISSION_S + 1);
     for (unsigned n = 1;; n++) {
         struct endpoint both[] = {p, fixture_peer(2, 1)};
