@@ -41,6 +41,7 @@ static void map_put(const struct allocation *a, struct channel **slots, uint32_t
 }
 
 static int map_resize(struct allocation *a, uint32_t n_slots) {
+    assert(n_slots >= MAP_FIRST_SLOTS);
     struct channel_map *m = &a->channels;
     struct channel **slots = calloc(n_slots, sizeof(struct channel *));
     if (slots == NULL) {
@@ -208,6 +209,7 @@ enum stun_status channel_bind(struct allocation *allocation, uint16_t number, co
         permission_rollback(allocation);
         return err == -ENOSPC ? STUN_INSUFFICIENT_CAPACITY : STUN_SERVER_ERROR;
     }
+    assert(channel != NULL);
     permission_commit(p, now_us);
     peer_endpoint_settle(channel->peer);
     peer_endpoint_claim(channel->peer, CLAIM_BOUND, now_us); /* a renewed one may have lost it */

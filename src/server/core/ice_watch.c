@@ -78,7 +78,7 @@ static unsigned note_rank(const struct watch_table *t, const struct watch_note *
 }
 
 static void table_note(struct watch_table *t, uint64_t hash, uint64_t uid, uint64_t now_us) {
-    struct watch_note *set = table_set(t, hash), *victim = NULL;
+    struct watch_note *set = table_set(t, hash), *victim = &set[0];
     unsigned rank = 0;
     for (unsigned i = 0; i < ICE_WATCH_WAYS; i++) {
         struct watch_note *n = &set[i];
