@@ -212,38 +212,46 @@ static void queue_append(struct tx_backend *b, struct tx_queue *queue, uint16_t 
     queue->last = run;
 }
 
+/* How many datagrams of n_bytes one message may hold. */
+static uint8_t run_capacity(const struct endpoint *to, uint32_t n_bytes) {
+    uint32_t max_bytes = to->family == AF_INET ? TX_RUN_MAX_BYTES_V4 : TX_RUN_MAX_BYTES_V6;
+    if (n_bytes <= max_bytes / TX_RUN_MAX_SEGMENTS) {
+        return TX_RUN_MAX_SEGMENTS;
+    }
+    return (uint8_t)(max_bytes / n_bytes);
+}
+
 /* A run that others may join needs a flow to find it by, and a socket and destination that take runs. */
 static bool may_group(const struct tx_backend *b, const struct tx_flow *flow, const struct udp_socket *socket,
                       const struct tx_datagram *d, uint64_t now_us) {
     return b->gso && flow != NULL && socket->gso && !d->dont_fragment && now_us >= flow->gso_off_until_us;
 }
 
-static void run_open(struct tx_batch *batch, struct tx_flow *flow, const struct tx_target *target,
-                     const struct tx_datagram *d, uint64_t now_us) {
+/* Out of line, as all that is rare in tx_batch_add: the common path then needs no stack. */
+__attribute__((noinline)) static void run_open(struct tx_batch *batch, struct tx_flow *flow,
+                                               const struct tx_target *target, const struct tx_datagram *d,
+                                               uint64_t now_us) {
     struct tx_backend *b = batch->backend;
-    uint32_t n_bytes = d->n_head + d->n_body;
     uint16_t index = (uint16_t)b->n_runs++;
     struct tx_run *run = &b->runs[index];
+    uint32_t n_bytes = d->n_head + d->n_body;
     run->socket = target->socket;
+    run->flow = flow;
     run->to = *target->to;
-    run->n_bytes = n_bytes;
-    run->segment_bytes = (uint16_t)n_bytes;
     run->first = run->last = (uint16_t)b->n_entries;
     run->next = TX_NONE;
+    run->segment_bytes = (uint16_t)n_bytes;
+    run->takes_bytes = 0;
     run->n = 1;
-    run->n_left = 0;
-    run->bytes_left = 0;
     run->tos = d->tos;
     run->dont_fragment = d->dont_fragment;
     run->has_from = target->from != NULL && target->socket->packet_info;
-    run->flow = flow;
     if (run->has_from) {
         run->from = *target->from;
     }
-    uint32_t max_bytes = run->to.family == AF_INET ? TX_RUN_MAX_BYTES_V4 : TX_RUN_MAX_BYTES_V6;
-    if (n_bytes > 0 && n_bytes < max_bytes && may_group(b, flow, target->socket, d, now_us)) {
-        run->n_left = TX_RUN_MAX_SEGMENTS - 1;
-        run->bytes_left = max_bytes - n_bytes;
+    if (n_bytes > 0 && may_group(b, flow, target->socket, d, now_us)) {
+        run->n_max = run_capacity(&run->to, n_bytes);
+        run->takes_bytes = run->n_max > 1 ? run->segment_bytes : 0;
     }
     if (flow != NULL) {
         flow->generation = batch->generation;
@@ -252,53 +260,56 @@ static void run_open(struct tx_batch *batch, struct tx_flow *flow, const struct 
     queue_append(b, queue_of(batch, target->socket), index);
 }
 
-static bool run_has_from(const struct tx_run *run, const struct tx_target *target) {
-    bool has_from = target->from != NULL && target->socket->packet_info;
-    return run->has_from == has_from && (!has_from || endpoint_same_ip(&run->from, target->from));
+__attribute__((noinline)) static bool run_is_from(const struct tx_run *run, const struct endpoint *from) {
+    return run->has_from && from != NULL && endpoint_same_ip(&run->from, from);
+}
+
+static inline bool run_leaves_from(const struct tx_run *run, const struct tx_target *target) {
+    if (!target->socket->packet_info) {
+        return true; /* from where it is bound, for all its runs */
+    }
+    return (target->from == NULL && !run->has_from) || run_is_from(run, target->from);
 }
 
 /* The run that the datagram may join, or NULL. As with sockets, the note in the flow may be another batch's,
  * and the flow's destination may have moved (RFC 8016). */
-static struct tx_run *run_to_join(const struct tx_batch *batch, const struct tx_flow *flow,
-                                  const struct tx_target *target, const struct tx_datagram *d) {
+static inline struct tx_run *run_to_join(const struct tx_batch *batch, const struct tx_flow *flow,
+                                         const struct tx_target *target, const struct tx_datagram *d) {
     const struct tx_backend *b = batch->backend;
     if (flow == NULL || flow->generation != batch->generation || flow->run >= b->n_runs) {
         return NULL;
     }
     struct tx_run *run = &b->runs[flow->run];
     uint32_t n_bytes = d->n_head + d->n_body;
-    bool fits = run->n_left > 0 && n_bytes > 0 && n_bytes <= run->segment_bytes && n_bytes <= run->bytes_left;
-    bool same = run->flow == flow && run->socket == target->socket && run->tos == d->tos &&
-                endpoint_equal(&run->to, target->to);
-    return fits && same && !d->dont_fragment && run_has_from(run, target) ? run : NULL;
+    bool joins = n_bytes - 1 < run->takes_bytes && run->flow == flow && run->socket == target->socket &&
+                 run->tos == d->tos && !d->dont_fragment && endpoint_equal(&run->to, target->to) &&
+                 run_leaves_from(run, target); /* an empty datagram wraps round and joins nothing */
+    return joins ? run : NULL;
 }
 
-static void run_append(struct tx_backend *b, struct tx_run *run, uint32_t n_bytes) {
-    b->entries[run->last].next = (uint16_t)b->n_entries;
-    run->last = (uint16_t)b->n_entries;
+static inline void run_append(struct tx_backend *b, struct tx_run *run, uint32_t n_bytes) {
+    uint16_t index = (uint16_t)b->n_entries;
+    b->entries[run->last].next = index;
+    run->last = index;
     run->n++;
-    run->n_left--;
-    run->n_bytes += n_bytes;
-    run->bytes_left -= n_bytes;
-    if (n_bytes < run->segment_bytes) {
-        run->n_left = 0; /* only the last segment may be shorter */
+    if (n_bytes < run->segment_bytes || run->n == run->n_max) {
+        run->takes_bytes = 0; /* only the last segment may be shorter */
     }
 }
 
-static void entry_fill(struct tx_entry *entry, const struct tx_datagram *d) {
-    entry->next = TX_NONE;
-    entry->head = d->head;
-    entry->body = d->body;
-    entry->n_head = (uint16_t)d->n_head;
-    entry->n_body = d->n_body;
-    if (d->n_head > 0 && (d->n_body == 0 || d->head + d->n_head == d->body)) {
-        entry->body = d->head; /* contiguous: one piece */
-        entry->n_body += d->n_head;
-        entry->n_head = 0;
+static inline void entry_fill(struct tx_entry *entry, const struct tx_datagram *d) {
+    const uint8_t *head = d->head, *body = d->body;
+    uint32_t n_head = d->n_head, n_body = d->n_body;
+    if (n_head > 0 && (n_body == 0 || head + n_head == body)) {
+        body = head; /* contiguous: one piece */
+        n_body += n_head;
+        n_head = 0;
     }
+    *entry = (struct tx_entry){
+        .head = head, .body = body, .n_body = n_body, .n_head = (uint16_t)n_head, .next = TX_NONE};
 }
 
-static void send_queued(struct tx_batch *batch, uint64_t now_us) {
+__attribute__((noinline)) static void send_queued(struct tx_batch *batch, uint64_t now_us) {
     struct tx_backend *b = batch->backend;
     if (b->n_entries > 0) {
         counter_add(&batch->counters.flushes, 1);
@@ -312,27 +323,33 @@ static void send_queued(struct tx_batch *batch, uint64_t now_us) {
     batch->generation += batch->generation == UINT32_MAX ? 2 : 1; /* 0 is a flow's "never" */
 }
 
+/* What the kernel would say to this one, found without the price of a call; 0 when it may go. */
+static inline int refusal(const struct tx_target *target, const struct tx_datagram *d) {
+    if ((d->n_head | d->n_body | (d->n_head + d->n_body)) > TX_DATAGRAM_MAX_BYTES) {
+        return EMSGSIZE;
+    }
+    bool possible = target->to->port != 0 && target->to->family == target->socket->local.family;
+    return possible ? 0 : EINVAL;
+}
+
 void tx_batch_add(struct tx_batch *batch, struct tx_flow *flow, const struct tx_target *target,
                   const struct tx_datagram *datagram, uint64_t now_us) {
     struct tx_backend *b = batch->backend;
-    uint32_t n_bytes = datagram->n_head + datagram->n_body;
-    if ((datagram->n_head | datagram->n_body | n_bytes) > TX_DATAGRAM_MAX_BYTES) {
-        tx_count_drop(&batch->counters, EMSGSIZE, 1);
-        return;
-    }
-    if (target->to->port == 0 || target->to->family != target->socket->local.family) {
-        tx_count_drop(&batch->counters, EINVAL, 1); /* the kernel would say so, at the price of a call */
+    const struct tx_datagram d = *datagram; /* a copy, which the writes below cannot change */
+    int err = refusal(target, &d);
+    if (err != 0) {
+        tx_count_drop(&batch->counters, err, 1);
         return;
     }
     if (b->n_entries == TX_CAPACITY) {
         send_queued(batch, now_us); /* the scratch space may hold this datagram's header: it stays */
     }
-    struct tx_run *run = run_to_join(batch, flow, target, datagram);
-    entry_fill(&b->entries[b->n_entries], datagram);
+    struct tx_run *run = run_to_join(batch, flow, target, &d);
+    entry_fill(&b->entries[b->n_entries], &d);
     if (run != NULL) {
-        run_append(b, run, n_bytes);
+        run_append(b, run, d.n_head + d.n_body);
     } else {
-        run_open(batch, flow, target, datagram, now_us);
+        run_open(batch, flow, target, &d, now_us);
     }
     batch->n_datagrams = ++b->n_entries;
 }

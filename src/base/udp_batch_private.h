@@ -44,20 +44,20 @@ struct tx_entry {
 };
 static_assert(sizeof(struct tx_entry) == 24, "one entry for every datagram: keep it small");
 
-/* Datagrams that leave as one message. The first cache line is what adding looks at. */
+/* Datagrams that leave as one message. The first cache line is all that adding looks at. */
 struct tx_run {
     _Alignas(64) struct udp_socket *socket;
+    struct tx_flow *flow; /* NULL: never grouped */
     struct endpoint to;
-    uint32_t n_bytes, bytes_left;
-    uint16_t segment_bytes; /* of the first datagram */
     uint16_t first, last;   /* entries */
     uint16_t next;          /* run of the same socket, or TX_NONE */
-    uint8_t n, n_left;      /* datagrams in it, and how many more may join */
+    uint16_t segment_bytes; /* of the first datagram */
+    uint16_t takes_bytes;   /* largest datagram that may join; 0: none may */
+    uint8_t n, n_max;       /* datagrams in it, and at most */
     uint8_t tos;
     bool dont_fragment;
     bool has_from;
-    _Alignas(64) struct tx_flow *flow; /* NULL: never grouped */
-    struct endpoint from;
+    _Alignas(64) struct endpoint from;
     union endpoint_sockaddr address; /* of `to`; filled by the back end */
 };
 static_assert(sizeof(struct tx_run) == 128, "two cache lines");

@@ -143,7 +143,8 @@ static void load_message(struct tx_sender *s, const struct tx_backend *b, uint16
     m->msg_iovlen = n_pieces;
     m->msg_namelen = endpoint_to_kernel(&run->address, &run->to);
     m->msg_name = &run->address;
-    m->msg_controllen = write_control(m->msg_control, run, run->n, run->tos);
+    bool plain = run->n == 1 && run->tos == 0 && !run->has_from && !run->dont_fragment;
+    m->msg_controllen = plain ? 0 : write_control(m->msg_control, run, run->n, run->tos);
     s->runs[index] = run_index;
     s->n_datagrams_of[index] = run->n;
 }

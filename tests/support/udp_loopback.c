@@ -18,12 +18,18 @@ void loopback_open(struct udp_socket *out, const char *ip, bool gro) {
     }
 }
 
-ssize_t loopback_receive(int fd, uint8_t *bytes, size_t n_bytes) {
+ssize_t loopback_receive(int fd, uint8_t *bytes, size_t n_bytes, struct endpoint *out_source) {
     struct pollfd p = {.fd = fd, .events = POLLIN};
     if (poll(&p, 1, 2000) != 1) {
         return -1;
     }
-    return recv(fd, bytes, n_bytes, 0);
+    union endpoint_sockaddr source = {0};
+    socklen_t n_source = sizeof source;
+    ssize_t n = recvfrom(fd, bytes, n_bytes, 0, &source.sa, &n_source);
+    if (n >= 0 && out_source != NULL) {
+        endpoint_from_sockaddr(out_source, &source.sa);
+    }
+    return n;
 }
 
 bool loopback_is_empty(int fd) {

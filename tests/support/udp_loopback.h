@@ -14,8 +14,8 @@
 /* Opens a socket on ip, any port, with buffers large enough that a test's datagrams are not lost. */
 void loopback_open(struct udp_socket *out, const char *ip, bool gro);
 
-/* Waits up to two seconds for a datagram. Its length, or -1. */
-ssize_t loopback_receive(int fd, uint8_t *bytes, size_t n_bytes);
+/* Waits up to two seconds for a datagram. Its length, or -1. out_source may be NULL. */
+ssize_t loopback_receive(int fd, uint8_t *bytes, size_t n_bytes, struct endpoint *out_source);
 
 /* True when nothing waits on the socket. */
 bool loopback_is_empty(int fd);

@@ -57,7 +57,9 @@ static void add(struct tx_batch *batch, struct line *line, const uint8_t *bytes,
 
 static void expect_datagram(const struct line *line, uint32_t n_bytes, uint32_t seq) {
     static uint8_t bytes[65536];
-    assert_int_equal(loopback_receive(line->in.fd, bytes, sizeof bytes), n_bytes);
+    struct endpoint source;
+    assert_int_equal(loopback_receive(line->in.fd, bytes, sizeof bytes, &source), n_bytes);
+    assert_true(endpoint_equal(&source, &line->target.socket->local));
     assert_true(datagram_matches(bytes, n_bytes, seq));
 }
 
@@ -317,11 +319,11 @@ static void pieces_are_joined(void **state) {
     tx_batch_add(batch, &line.flow, &line.target, &only_head, now_us);
     tx_batch_flush(batch, now_us);
     for (uint32_t i = 0; i <= N; i++) {
-        assert_int_equal(loopback_receive(line.in.fd, got, sizeof got), HEAD + BODY);
+        assert_int_equal(loopback_receive(line.in.fd, got, sizeof got, NULL), HEAD + BODY);
         assert_memory_equal(got, head, HEAD);
         assert_true(datagram_matches(got + HEAD, BODY, i));
     }
-    assert_int_equal(loopback_receive(line.in.fd, got, sizeof got), HEAD);
+    assert_int_equal(loopback_receive(line.in.fd, got, sizeof got, NULL), HEAD);
     assert_memory_equal(got, head, HEAD);
     assert_int_equal(counter_read(&batch->counters.gso_messages), HAS_RUNS);
     tx_batch_destroy(batch);
@@ -448,6 +450,7 @@ static void a_moved_destination_opens_a_run(void **state) {
     }
     tx_batch_flush(batch, now_us);
     static const uint32_t to_a[] = {0, 1, 4, 5}, to_b[] = {2, 3};
+    b.target.socket = &a.out;
     for (size_t i = 0; i < 4; i++) {
         expect_datagram(&a, sizeof bytes[0], to_a[i]);
     }
@@ -486,7 +489,7 @@ static void a_full_batch_sends_by_itself(void **state) {
     }
     tx_batch_flush(batch, now_us);
     for (uint32_t i = 0; i < N; i++) {
-        assert_int_equal(loopback_receive(line.in.fd, got, sizeof got), 12);
+        assert_int_equal(loopback_receive(line.in.fd, got, sizeof got, NULL), 12);
         assert_memory_equal(got, "head", 4);
         assert_true(datagram_matches(got + 4, 8, i));
     }

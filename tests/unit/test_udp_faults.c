@@ -342,6 +342,40 @@ static void a_pending_error_loses_nothing(void **state) {
     }
 }
 
+/* The second try is each message's own: one that used it up takes it from no other. */
+static void each_message_is_tried_again(void **state) {
+    (void)state;
+    if (!IS_LINUX) {
+        skip();
+    }
+    struct world w;
+    world_open(&w, false);
+    w.socket.error_queue = true;
+    fake_udp_kernel.fail_seq = 3;
+    fake_udp_kernel.fail_seq_err = EHOSTUNREACH;
+    fake_udp_kernel.pending_err = EHOSTUNREACH;
+    fake_udp_kernel.pending_at = 8; /* datagram 6: 3 took three attempts */
+    fake_udp_kernel.pending_times = 2;
+    for (uint32_t i = 0; i < 12; i++) {
+        add(&w, i % N_FLOWS);
+    }
+    flush(&w);
+    assert_int_equal(fake_udp_kernel.n_sent, 11);
+    assert_false(was_sent(3));
+    expect_accounts(&w);
+
+    fake_udp_kernel.fail_seq = 12; /* and the next ones meet the other's error at once */
+    fake_udp_kernel.pending_at = fake_udp_kernel.n_attempts + 2;
+    fake_udp_kernel.pending_times = 1;
+    for (uint32_t i = 0; i < 4; i++) {
+        add(&w, i);
+    }
+    flush(&w);
+    assert_int_equal(fake_udp_kernel.n_sent, 14);
+    expect_accounts(&w);
+    world_close(&w);
+}
+
 static void refusals_in_a_row_lose_nothing(void **state) {
     (void)state;
     struct world w;
@@ -427,6 +461,26 @@ static void a_buffer_full_for_a_moment_loses_one(void **state) {
     world_close(&w);
 }
 
+/* Two that found it full, with others in between that did not, are not the end of the batch. */
+static void a_buffer_full_now_and_then_loses_those(void **state) {
+    (void)state;
+    struct world w;
+    world_open(&w, false);
+    fake_udp_kernel.fail_seq = 3;
+    fake_udp_kernel.fail_seq_err = EAGAIN;
+    fake_udp_kernel.blocked_err = EAGAIN;
+    fake_udp_kernel.blocked_from = IS_LINUX ? 11 : 10; /* datagram 10 */
+    fake_udp_kernel.blocked_times = IS_LINUX ? 2 : 1;
+    for (uint32_t i = 0; i < 20; i++) {
+        add(&w, i % N_FLOWS);
+    }
+    flush(&w);
+    assert_int_equal(fake_udp_kernel.n_sent, 18);
+    assert_false(was_sent(3) || was_sent(10));
+    expect_accounts(&w);
+    world_close(&w);
+}
+
 static void a_full_buffer_stops_a_run_taken_apart(void **state) {
     (void)state;
     if (!IS_LINUX) {
@@ -470,6 +524,9 @@ static void a_refused_tos_is_left_out(void **state) {
             assert_int_equal(fake_udp_kernel.n_sent, 30);
             for (uint32_t i = 0; i < 30; i++) {
                 assert_int_equal(fake_udp_kernel.sent[i].tos, 0);
+            }
+            if (gso) { /* two plain runs, the refused one twice, its first with TOS, then all ten without */
+                assert_int_equal(fake_udp_kernel.n_attempts, 2 + 2 + 1 + 10);
             }
             expect_accounts(&w);
             world_close(&w);
@@ -640,10 +697,12 @@ int main(void) {
         cmocka_unit_test(a_kernel_without_segments_is_noticed),
         cmocka_unit_test(an_unreachable_run_is_not_taken_apart),
         cmocka_unit_test(a_pending_error_loses_nothing),
+        cmocka_unit_test(each_message_is_tried_again),
         cmocka_unit_test(refusals_in_a_row_lose_nothing),
         cmocka_unit_test(an_error_that_stays_is_bounded),
         cmocka_unit_test(a_full_buffer_costs_two_tries),
         cmocka_unit_test(a_buffer_full_for_a_moment_loses_one),
+        cmocka_unit_test(a_buffer_full_now_and_then_loses_those),
         cmocka_unit_test(a_full_buffer_stops_a_run_taken_apart),
         cmocka_unit_test(a_refused_tos_is_left_out),
         cmocka_unit_test(sendmmsg_may_be_missing),

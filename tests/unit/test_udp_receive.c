@@ -445,7 +445,7 @@ static void a_vanished_source_address_loses_its_own(void **state) {
 static int read_dont_fragment(int raw, uint16_t port, uint32_t *out_seq) {
     uint8_t bytes[2048];
     for (int i = 0; i < 1000; i++) {
-        ssize_t n = loopback_receive(raw, bytes, sizeof bytes);
+        ssize_t n = loopback_receive(raw, bytes, sizeof bytes, NULL);
         if (n < 32) {
             return -1;
         }
