@@ -54,7 +54,7 @@ int tx_sender_create(struct tx_sender **out) {
     }
     *out = s; /* the batch destroys it, half-built too */
     s->messages = calloc(MAX_MESSAGES, sizeof *s->messages);
-    s->iov = calloc(2 * TX_CAPACITY, sizeof *s->iov);
+    s->iov = calloc((size_t)2 * TX_CAPACITY, sizeof *s->iov);
     s->control = calloc(MAX_MESSAGES, CONTROL_BYTES);
     if (s->messages == NULL || s->iov == NULL || s->control == NULL) {
         return -ENOMEM;
