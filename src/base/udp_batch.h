@@ -138,9 +138,11 @@ struct tx_batch {
 int tx_batch_create(struct tx_batch **out, const struct tx_batch_params *params);
 void tx_batch_destroy(struct tx_batch *batch);
 
-/* Queues a datagram. Datagrams of one flow keep their order; equal sizes (and one shorter tail) become one
- * message. flow may be NULL for one that is never grouped. A full batch is flushed first (now_us is the
- * batch's time). Never fails: what cannot be sent is counted at the flush. */
+/* Queues a datagram. Datagrams of one flow on one socket keep their order; equal sizes (and one shorter tail)
+ * become one message. flow may be NULL for one that is never grouped; it has no order among the flows'. The
+ * batch copies target and datagram, not the bytes. A full batch is sent first (now_us is the batch's time),
+ * and its scratch space kept. Never fails: what cannot be sent (port 0, the other family, too long) is
+ * counted at once or at the flush. */
 void tx_batch_add(struct tx_batch *batch, struct tx_flow *flow, const struct tx_target *target,
                   const struct tx_datagram *datagram, uint64_t now_us);
 
