@@ -33,13 +33,6 @@ int hash_table_add(struct hash_table *table, uint64_t hash, void *item);
  * items' slots, so it must not be called while the slots are walked. */
 bool hash_table_remove(struct hash_table *table, uint64_t hash, const void *item);
 
-/* Brings the first slot of this hash into the cache; free of side effects. */
-static inline void hash_table_prefetch(const struct hash_table *table, uint64_t hash) {
-    if (table->slots != NULL) {
-        __builtin_prefetch(&table->slots[hash & table->mask]);
-    }
-}
-
 /* The item that equal() accepts, or NULL. Inline so that a constant equal() is inlined as well. */
 static inline void *hash_table_find(const struct hash_table *table, uint64_t hash, hash_table_equal_fn equal,
                                     const void *key) {

@@ -86,7 +86,8 @@ static bool match_holds_for_all(const struct relayed_address *relayed, const str
     return !relayed->shared || (match->peer != NULL && !match->peer->is_contested);
 }
 
-void relay_downlink(struct relay *relay, struct relayed_address *relayed, const struct rx_packet *packet) {
+static void downlink_packet(struct relay *relay, struct relayed_address *relayed,
+                            const struct rx_packet *packet, uint64_t hash) {
     struct relay_direction *direction = &relay->counters->downlink;
     uint32_t n_datagrams = rx_packet_datagrams(packet);
     counter_add(&direction->rx_datagrams, n_datagrams);
@@ -101,8 +102,9 @@ void relay_downlink(struct relay *relay, struct relayed_address *relayed, const 
     for (uint32_t i = 0; i < n_datagrams; i++, at += step) {
         uint32_t n = packet->n_bytes - at < step ? packet->n_bytes - at : step;
         if (i == 0 || !match_holds_for_all(relayed, &match)) {
-            peer_table_match(relay->allocations, relayed, &packet->source, packet->data + at, n,
-                             relay->now.now_us, &match);
+            const struct peer_datagram datagram = {
+                .peer = &packet->source, .payload = packet->data + at, .n_payload = n, .hash = hash};
+            peer_table_match(relay->allocations, relayed, &datagram, relay->now.now_us, &match);
         }
         if (match.allocation == NULL) {
             relay_drop(direction, match.reason, 1);
@@ -150,6 +152,7 @@ struct uplink {
     struct relay *relay;
     struct client_link *link;
     struct five_tuple tuple;
+    uint64_t hash;                 /* of the 5-tuple, 0: not known */
     struct allocation *allocation; /* NULL: none on this 5-tuple */
     uint8_t tos;
     bool first, last; /* of the coalesced packet: there is room before, after */
@@ -199,12 +202,12 @@ static enum drop_reason uplink_channel_data(struct uplink *u, const uint8_t *byt
     if (peer->permission == NULL || !peer->permission->is_live) {
         return DROP_NO_PERMISSION;
     }
+    if (peer->relayed->shared) {
+        peer_table_note_sent(u->allocation, peer, &peer->peer, payload, n_payload, u->relay->now.now_us);
+    }
     if (peer->is_local) {
         send_local(u, &peer->peer, &peer->location, payload, n_payload);
         return DROP_NONE;
-    }
-    if (peer->relayed->shared) {
-        peer_table_note_sent(u->allocation, peer, &peer->peer, payload, n_payload, u->relay->now.now_us);
     }
     const struct tx_datagram datagram = {.body = payload, .n_body = n_payload, .tos = u->tos};
     send_to_peer(u, peer->relayed, &peer->uplink, &peer->peer, &datagram);
@@ -220,15 +223,15 @@ static enum drop_reason uplink_send_indication(struct uplink *u, const struct st
     if (reason != DROP_NONE) {
         return reason;
     }
-    if (send.is_local) {
-        send_local(u, &send.peer, &send.location, send.data, send.n_data);
-        return DROP_NONE;
-    }
     struct relayed_address *relayed = u->allocation->relay[relay_family_of(&send.peer)].address;
     struct peer_endpoint *peer = NULL;
     if (relayed->shared) {
         peer = peer_table_note_sent(u->allocation, NULL, &send.peer, send.data, send.n_data,
                                     u->relay->now.now_us);
+    }
+    if (send.is_local) {
+        send_local(u, &send.peer, &send.location, send.data, send.n_data);
+        return DROP_NONE;
     }
     const struct tx_datagram datagram = {
         .body = send.data, .n_body = send.n_data, .tos = u->tos, .dont_fragment = send.dont_fragment};
@@ -259,7 +262,8 @@ static void find_allocation(struct uplink *u) {
     struct relay *relay = u->relay;
     if (relay->last_allocation == NULL || !five_tuple_equal(&relay->last_tuple, &u->tuple)) {
         relay->last_tuple = u->tuple;
-        relay->last_allocation = allocation_find(relay->allocations, &u->tuple);
+        relay->last_allocation = u->hash != 0 ? allocation_find_hashed(relay->allocations, &u->tuple, u->hash)
+                                              : allocation_find(relay->allocations, &u->tuple);
     }
     u->allocation = relay->last_allocation;
 }
@@ -291,8 +295,8 @@ static enum drop_reason uplink_datagram(struct uplink *u, const uint8_t *bytes, 
     return DROP_NONE;
 }
 
-void relay_uplink(struct relay *relay, struct client_link *link, enum client_transport transport,
-                  const struct rx_packet *packet) {
+static void uplink_packet(struct relay *relay, struct client_link *link, enum client_transport transport,
+                          const struct rx_packet *packet, uint64_t hash) {
     struct relay_direction *direction = &relay->counters->uplink;
     uint32_t n_datagrams = rx_packet_datagrams(packet);
     counter_add(&direction->rx_datagrams, n_datagrams);
@@ -305,6 +309,7 @@ void relay_uplink(struct relay *relay, struct client_link *link, enum client_tra
         .relay = relay,
         .link = link,
         .tuple = {.client = packet->source, .server = packet->destination, .transport = transport},
+        .hash = hash,
         .tos = packet->tos,
     };
     uint32_t step = n_datagrams > 1 ? packet->segment_bytes : packet->n_bytes;
@@ -317,6 +322,53 @@ void relay_uplink(struct relay *relay, struct client_link *link, enum client_tra
         if (reason != DROP_NONE) {
             relay_drop(direction, reason, 1);
         }
+    }
+}
+
+/* ---- batches ---- */
+
+static void warm_uplink(const struct relay *relay, enum client_transport transport,
+                        const struct rx_packet *packets, uint32_t n, uint64_t *out_hashes) {
+    struct five_tuple tuples[LOOKUP_WARM_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        tuples[i] = (struct five_tuple){
+            .client = packets[i].source, .server = packets[i].destination, .transport = transport};
+    }
+    allocation_warm(relay->allocations, tuples, n, out_hashes);
+}
+
+void relay_uplink(struct relay *relay, struct client_link *link, enum client_transport transport,
+                  const struct rx_packet *packets, uint32_t n) {
+    uint64_t hashes[LOOKUP_WARM_MAX] = {0};
+    bool warm = n > 1 && allocation_table_wants_warming(relay->allocations);
+    for (uint32_t i = 0; i < n; i++) {
+        if (warm && i % LOOKUP_WARM_MAX == 0) {
+            uint32_t left = n - i < LOOKUP_WARM_MAX ? n - i : LOOKUP_WARM_MAX;
+            warm_uplink(relay, transport, packets + i, left, hashes);
+        }
+        uplink_packet(relay, link, transport, &packets[i], hashes[i % LOOKUP_WARM_MAX]);
+    }
+}
+
+static void warm_downlink(const struct relay *relay, const struct relayed_address *relayed,
+                          const struct rx_packet *packets, uint32_t n, uint64_t *out_hashes) {
+    const struct endpoint *peers[LOOKUP_WARM_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        peers[i] = &packets[i].source;
+    }
+    peer_table_warm(relay->allocations, relayed, peers, n, out_hashes);
+}
+
+void relay_downlink(struct relay *relay, struct relayed_address *relayed, const struct rx_packet *packets,
+                    uint32_t n) {
+    uint64_t hashes[LOOKUP_WARM_MAX] = {0};
+    bool warm = n > 1 && allocation_table_wants_warming(relay->allocations);
+    for (uint32_t i = 0; i < n; i++) {
+        if (warm && i % LOOKUP_WARM_MAX == 0) {
+            uint32_t left = n - i < LOOKUP_WARM_MAX ? n - i : LOOKUP_WARM_MAX;
+            warm_downlink(relay, relayed, packets + i, left, hashes);
+        }
+        downlink_packet(relay, relayed, &packets[i], hashes[i % LOOKUP_WARM_MAX]);
     }
 }
 

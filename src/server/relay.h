@@ -31,12 +31,14 @@ struct relay {
     struct allocation *last_allocation;
 };
 
-/* A datagram from a client. `destination` is the address of ours it came to. */
+/* Packets from clients, those of one drain: on large tables their lookups are warmed together. Each packet's
+ * `destination` is the address of ours it came to. */
 void relay_uplink(struct relay *relay, struct client_link *link, enum client_transport transport,
-                  const struct rx_packet *packet);
+                  const struct rx_packet *packets, uint32_t n);
 
-/* A datagram from a peer to one of our relayed addresses. */
-void relay_downlink(struct relay *relay, struct relayed_address *relayed, const struct rx_packet *packet);
+/* Packets from peers to one of our relayed addresses. */
+void relay_downlink(struct relay *relay, struct relayed_address *relayed, const struct rx_packet *packets,
+                    uint32_t n);
 
 /* An ICMP error about a datagram that had gone from relayed to error->peer: told to the one allocation it
  * belongs to (RFC 8656, 11.5). */

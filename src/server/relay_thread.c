@@ -144,9 +144,7 @@ static void listener_readable(evutil_socket_t fd, short what, void *arg) {
     struct relay_thread *t = listener->thread;
     uint32_t n;
     const struct rx_packet *packets = drain(t, &listener->udp.socket, &n);
-    for (uint32_t i = 0; i < n; i++) {
-        relay_uplink(&t->relay, &listener->udp.link, CLIENT_UDP, &packets[i]);
-    }
+    relay_uplink(&t->relay, &listener->udp.link, CLIENT_UDP, packets, n);
 }
 
 static void drain_errors(struct relay_thread *t, struct relay_socket *socket) {
@@ -169,9 +167,7 @@ static void peer_readable(evutil_socket_t fd, short what, void *arg) {
     struct relay_socket *socket = watch->socket;
     uint32_t n;
     const struct rx_packet *packets = drain(t, &socket->udp, &n);
-    for (uint32_t i = 0; i < n; i++) {
-        relay_downlink(&t->relay, &socket->address, &packets[i]);
-    }
+    relay_downlink(&t->relay, &socket->address, packets, n);
     if (socket->udp.error_queue && (n == 0 || ++t->n_drains % ERRORS_EVERY == 0)) {
         drain_errors(t, socket);
     }

@@ -155,17 +155,20 @@ static void bench_shuffle(struct bench *b, uint32_t n_busy) {
 /* Keys are made outside the measured loops, as the receive ring holds them ready. */
 static double time_up(const struct bench *b) {
     struct five_tuple tuples[BATCH];
+    uint64_t hashes[BATCH] = {0};
     uint64_t spent_ns = 0, found = 0;
     for (uint32_t at = 0; at + BATCH <= b->n_lookups; at += BATCH) {
         for (uint32_t i = 0; i < BATCH; i++) {
             tuples[i] = tuple_of(b->order[at + i]);
         }
         uint64_t start_ns = now_ns();
-        for (uint32_t i = 0; i < BATCH; i++) {
-            allocation_prefetch(b->table, &tuples[i]);
+        if (allocation_table_wants_warming(b->table)) {
+            allocation_warm(b->table, tuples, BATCH, hashes);
         }
         for (uint32_t i = 0; i < BATCH; i++) {
-            const struct allocation *allocation = allocation_find(b->table, &tuples[i]);
+            const struct allocation *allocation =
+                hashes[i] != 0 ? allocation_find_hashed(b->table, &tuples[i], hashes[i])
+                               : allocation_find(b->table, &tuples[i]);
             found += allocation != NULL && channel_find(allocation, channel_of(b->order[at + i])) != NULL;
         }
         spent_ns += now_ns() - start_ns;
@@ -179,19 +182,24 @@ static double time_up(const struct bench *b) {
 
 static double time_down(struct bench *b) {
     struct endpoint peers[BATCH];
+    const struct endpoint *peer_pointers[BATCH];
+    uint64_t hashes[BATCH] = {0};
     static const uint8_t payload[32] = {0x80}; /* RTP, not STUN */
     uint64_t spent_ns = 0, found = 0;
     for (uint32_t at = 0; at + BATCH <= b->n_lookups; at += BATCH) {
         for (uint32_t i = 0; i < BATCH; i++) {
             peers[i] = endpoint_at(FIRST_PEER, b->order[at + i]);
+            peer_pointers[i] = &peers[i];
         }
         uint64_t start_ns = now_ns();
-        for (uint32_t i = 0; i < BATCH; i++) {
-            peer_table_prefetch(b->table, &b->relayed, &peers[i]);
+        if (allocation_table_wants_warming(b->table)) {
+            peer_table_warm(b->table, &b->relayed, peer_pointers, BATCH, hashes);
         }
         for (uint32_t i = 0; i < BATCH; i++) {
             struct peer_match match;
-            peer_table_match(b->table, &b->relayed, &peers[i], payload, sizeof payload, 2000000, &match);
+            const struct peer_datagram datagram = {
+                .peer = &peers[i], .payload = payload, .n_payload = sizeof payload, .hash = hashes[i]};
+            peer_table_match(b->table, &b->relayed, &datagram, 2000000, &match);
             found += match.allocation != NULL && match.channel != NULL &&
                      match.channel->number == channel_of(b->order[at + i]);
         }

@@ -174,15 +174,18 @@ static struct relayed_address *relayed_of(const struct allocation *a, const stru
 struct peer_match fixture_receive(struct state_fixture *f, const struct allocation *at,
                                   struct endpoint peer) {
     struct peer_match match;
-    peer_table_match(f->table, relayed_of(at, &peer), &peer, some_data, sizeof some_data, f->now_us, &match);
+    const struct peer_datagram datagram = {
+        .peer = &peer, .payload = some_data, .n_payload = sizeof some_data};
+    peer_table_match(f->table, relayed_of(at, &peer), &datagram, f->now_us, &match);
     return match;
 }
 
 struct peer_match fixture_receive_stun(struct state_fixture *f, const struct allocation *at,
                                        struct endpoint peer, struct fixture_stun message) {
     struct peer_match match;
-    peer_table_match(f->table, relayed_of(at, &peer), &peer, message.bytes, message.n_bytes, f->now_us,
-                     &match);
+    const struct peer_datagram datagram = {
+        .peer = &peer, .payload = message.bytes, .n_payload = (uint32_t)message.n_bytes};
+    peer_table_match(f->table, relayed_of(at, &peer), &datagram, f->now_us, &match);
     return match;
 }
 

@@ -34,7 +34,12 @@ static void is_found_by_its_five_tuple_until_it_ends(void **state) {
     assert_ptr_equal(allocation_find(f.table, &b->five_tuple), b);
     other.transport = CLIENT_TCP;
     assert_null(allocation_find(f.table, &other));
-    allocation_prefetch(f.table, &other);
+    const struct five_tuple tuples[] = {a->five_tuple, b->five_tuple, other};
+    uint64_t hashes[3];
+    allocation_warm(f.table, tuples, 3, hashes);
+    assert_ptr_equal(allocation_find_hashed(f.table, &tuples[0], hashes[0]), a);
+    assert_ptr_equal(allocation_find_hashed(f.table, &tuples[1], hashes[1]), b);
+    assert_null(allocation_find_hashed(f.table, &tuples[2], hashes[2]));
     allocation_destroy(a, ALLOCATION_END_REFRESH_0);
     assert_null(allocation_find(f.table, &of_a));
     assert_int_equal(f.last_end, ALLOCATION_END_REFRESH_0);

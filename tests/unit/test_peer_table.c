@@ -577,7 +577,6 @@ static void many_endpoints_are_found_whoever_holds_them(void **state) {
     }
     fixture_advance(&f, FIXTURE_PERMISSION_S + 1);
     assert_int_equal(f.table->own_peers.n_items + f.table->claims.n_items + a->n_peers + b->n_peers, 0);
-    peer_table_prefetch(f.table, a->relay[RELAY_V4].address, &(struct endpoint){.family = AF_INET});
 }
 
 static void families_do_not_mix(void **state) {

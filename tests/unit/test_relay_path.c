@@ -191,14 +191,14 @@ static struct rx_packet packet_of(struct rig *r, const struct endpoint *from, co
 
 static void up(struct rig *r, const void *bytes, uint32_t n, uint32_t segment) {
     struct rx_packet p = packet_of(r, &r->client, &r->listener.socket.local, bytes, n, segment);
-    relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &p);
+    relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &p, 1);
     tx_batch_flush(r->relay.tx, NOW_US);
 }
 
 static void down(struct rig *r, struct relayed_address *relayed, const void *bytes, uint32_t n,
                  uint32_t segment) {
     struct rx_packet p = packet_of(r, &r->peer, &relayed->local, bytes, n, segment);
-    relay_downlink(&r->relay, relayed, &p);
+    relay_downlink(&r->relay, relayed, &p, 1);
     tx_batch_flush(r->relay.tx, NOW_US);
 }
 
@@ -424,11 +424,11 @@ static void every_drop_has_its_reason(void **state) {
     struct endpoint port_zero = r->client;
     port_zero.port = 0;
     struct rx_packet p = packet_of(r, &port_zero, &r->listener.socket.local, bytes, 40, 0);
-    relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &p);
+    relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &p, 1);
     assert_int_equal(counter_read(&u->drops[DROP_SOURCE_PORT_ZERO]), 1);
     p = packet_of(r, &r->client, &r->listener.socket.local, bytes, 40, 0);
     p.truncated = true;
-    relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &p);
+    relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &p, 1);
     assert_int_equal(counter_read(&u->drops[DROP_TRUNCATED]), 1);
     balance(r);
     rig_destroy(r);
@@ -446,7 +446,7 @@ static void teardown_inside_a_batch(void **state) {
         bind_channel(r, 0x4001);
         struct relayed_address *relayed = &r->opened->address;
         struct rx_packet p = packet_of(r, &r->peer, &relayed->local, "payload", 7, 0);
-        relay_downlink(&r->relay, relayed, &p);
+        relay_downlink(&r->relay, relayed, &p, 1);
         request(&w, bytes, sizeof bytes, STUN_METHOD_REFRESH, 4);
         stun_write_u32(&w, STUN_ATTR_LIFETIME, 0);
         uint8_t other[512];
@@ -455,10 +455,10 @@ static void teardown_inside_a_batch(void **state) {
                                     .n_bytes = (uint32_t)stun_message_end(&w),
                                     .source = r->client,
                                     .destination = r->listener.socket.local};
-        relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &refresh);
+        relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &refresh, 1);
         channel_data_encode_header(other + 64, 0x4001, 4);
         refresh.n_bytes = 8;
-        relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &refresh);
+        relay_uplink(&r->relay, &r->listener.link, CLIENT_UDP, &refresh, 1);
         tx_batch_flush(r->relay.tx, NOW_US);
         assert_int_equal(take(r->client_fd, got, sizeof got), 11);
         expect_success(r);

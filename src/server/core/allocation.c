@@ -101,9 +101,54 @@ struct allocation *allocation_find(const struct allocation_table *table, const s
     return hash_table_find(&table->by_tuple, tuple_hash(table, tuple), tuple_equal, tuple);
 }
 
-void allocation_prefetch(const struct allocation_table *table, const struct five_tuple *tuple) {
-    hash_table_prefetch(&table->by_tuple, tuple_hash(table, tuple));
+/* ---- warming ---- */
+
+enum { WARM_FROM = 2048, LINE_BYTES = 64 };
+
+bool allocation_table_wants_warming(const struct allocation_table *table) {
+    return table->by_tuple.n_items >= WARM_FROM;
 }
+
+/* What the relay path reads of an allocation lies in its first cache lines. */
+static_assert(offsetof(struct allocation, relay) <= (size_t)2 * LINE_BYTES, "two lines are warmed");
+
+struct allocation *allocation_find_hashed(const struct allocation_table *table,
+                                          const struct five_tuple *tuple, uint64_t hash) {
+    return hash_table_find(&table->by_tuple, hash, tuple_equal, tuple);
+}
+
+void allocation_warm(const struct allocation_table *table, const struct five_tuple *tuples, uint32_t n,
+                     uint64_t *out_hashes) {
+    const struct hash_table *h = &table->by_tuple;
+    const struct allocation *found[LOOKUP_WARM_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        out_hashes[i] = tuple_hash(table, &tuples[i]);
+        __builtin_prefetch(&h->slots[out_hashes[i] & h->mask]);
+    }
+    if (h->slots == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        found[i] =
+            h->slots[out_hashes[i] & h->mask].item; /* rarely another's: then its lines are warmed in vain */
+        __builtin_prefetch(found[i]);
+        __builtin_prefetch((const uint8_t *)found[i] + LINE_BYTES);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (found[i] != NULL && found[i]->channels.n_channels > 0) {
+            __builtin_prefetch(found[i]->channels.mask == 0 ? (const void *)found[i]->channels.single
+                                                            : (const void *)found[i]->channels.slots);
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (found[i] != NULL && found[i]->channels.n_channels > 0 && found[i]->channels.mask == 0) {
+            __builtin_prefetch(found[i]->channels.single->peer);
+            __builtin_prefetch((const uint8_t *)found[i]->channels.single->peer + LINE_BYTES);
+        }
+    }
+}
+
+/* ---- by number of the process ---- */
 
 static bool uid_equal(const void *item, const void *key) {
     return ((const struct allocation *)item)->uid == *(const uint64_t *)key;

@@ -148,7 +148,19 @@ struct allocation_table_stats {
 void allocation_table_stats(const struct allocation_table *table, struct allocation_table_stats *out);
 
 struct allocation *allocation_find(const struct allocation_table *table, const struct five_tuple *tuple);
-void allocation_prefetch(const struct allocation_table *table, const struct five_tuple *tuple);
+
+/* Tables larger than the processor's caches answer slowly, one miss after the other. Warming a batch of
+ * lookups goes through it in stages, so that the misses of all of them overlap. It changes nothing but the
+ * caches. */
+enum { LOOKUP_WARM_MAX = 64 };
+/* False while everything fits the caches anyway. */
+bool allocation_table_wants_warming(const struct allocation_table *table);
+/* For up to LOOKUP_WARM_MAX calls of allocation_find_hashed and channel_find that follow; out_hashes is for
+ * them. */
+void allocation_warm(const struct allocation_table *table, const struct five_tuple *tuples, uint32_t n,
+                     uint64_t *out_hashes);
+struct allocation *allocation_find_hashed(const struct allocation_table *table,
+                                          const struct five_tuple *tuple, uint64_t hash);
 
 struct allocation_params {
     struct five_tuple five_tuple;

@@ -142,6 +142,9 @@ int peer_endpoint_claim(struct peer_endpoint *record, enum claim_reason reason, 
 struct peer_endpoint *peer_endpoint_holder(const struct allocation_table *table,
                                            const struct relayed_address *relayed,
                                            const struct endpoint *peer);
+struct peer_endpoint *peer_endpoint_holder_hashed(const struct allocation_table *table,
+                                                  const struct relayed_address *relayed,
+                                                  const struct endpoint *peer, uint64_t hash);
 
 /* ---- channel.c ---- */
 

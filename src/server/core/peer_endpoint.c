@@ -20,16 +20,43 @@ static uint64_t claim_hash(const struct allocation_table *t, const struct relaye
     return peer_hash(&t->params.hash_key, relayed->id, peer, peer->port);
 }
 
+struct peer_endpoint *peer_endpoint_holder_hashed(const struct allocation_table *table,
+                                                  const struct relayed_address *relayed,
+                                                  const struct endpoint *peer, uint64_t hash) {
+    struct claim_key key = {.relayed = relayed, .peer = peer};
+    return hash_table_find(&table->claims, hash, claim_equal, &key);
+}
+
 struct peer_endpoint *peer_endpoint_holder(const struct allocation_table *table,
                                            const struct relayed_address *relayed,
                                            const struct endpoint *peer) {
-    struct claim_key key = {.relayed = relayed, .peer = peer};
-    return hash_table_find(&table->claims, claim_hash(table, relayed, peer), claim_equal, &key);
+    return peer_endpoint_holder_hashed(table, relayed, peer, claim_hash(table, relayed, peer));
 }
 
-void peer_table_prefetch(const struct allocation_table *table, const struct relayed_address *relayed,
-                         const struct endpoint *peer) {
-    hash_table_prefetch(&table->claims, claim_hash(table, relayed, peer));
+void peer_table_warm(const struct allocation_table *table, const struct relayed_address *relayed,
+                     const struct endpoint *const *peers, uint32_t n, uint64_t *out_hashes) {
+    enum { LINE_BYTES = 64 };
+    const struct hash_table *h = &table->claims;
+    const struct peer_endpoint *found[LOOKUP_WARM_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        out_hashes[i] = claim_hash(table, relayed, peers[i]);
+        __builtin_prefetch(&h->slots[out_hashes[i] & h->mask]);
+    }
+    if (h->slots == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        found[i] = h->slots[out_hashes[i] & h->mask].item;
+        __builtin_prefetch(found[i]);
+        __builtin_prefetch((const uint8_t *)found[i] + LINE_BYTES);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (found[i] != NULL) {
+            __builtin_prefetch(found[i]->allocation);
+            __builtin_prefetch((const uint8_t *)found[i]->allocation + LINE_BYTES);
+            __builtin_prefetch(found[i]->channel);
+        }
+    }
 }
 
 /* ---- by allocation ---- */

@@ -21,11 +21,12 @@ static void match_dedicated(const struct allocation_table *table, const struct r
 /* The live permission of an allocation that sent the check which this message answers or mirrors. The present
  * holder is preferred when it is one of them: allocations of one client share their fragments. */
 static struct permission *match_stun(const struct allocation_table *table,
-                                     const struct relayed_address *relayed, const struct endpoint *peer,
-                                     const struct peer_endpoint *record, const uint8_t *payload,
-                                     uint32_t n_payload, uint64_t now_us) {
+                                     const struct relayed_address *relayed,
+                                     const struct peer_endpoint *record, const struct peer_datagram *in,
+                                     uint64_t now_us) {
+    const struct endpoint *peer = in->peer;
     uint64_t uids[ICE_WATCH_WAYS];
-    size_t n = ice_watch_find(table->ice, relayed->id, peer, payload, n_payload, now_us, uids);
+    size_t n = ice_watch_find(table->ice, relayed->id, peer, in->payload, in->n_payload, now_us, uids);
     struct permission *best = NULL;
     for (size_t i = 0; i < n; i++) {
         const struct allocation *a = allocation_find_watched(table, uids[i]);
@@ -62,31 +63,24 @@ static void match_learned(struct permission *p, const struct endpoint *peer, uin
     }
 }
 
-struct inbound {
-    struct relayed_address *relayed;
-    const struct endpoint *peer;
-    const uint8_t *payload;
-    uint32_t n_payload;
-    uint64_t now_us;
-};
-
-static void match_shared(const struct allocation_table *table, struct peer_endpoint *record,
-                         const struct inbound *in, struct peer_match *out) {
-    struct permission *first = permission_first_on(table, in->relayed, in->peer);
+static void match_shared(const struct allocation_table *table, struct relayed_address *relayed,
+                         struct peer_endpoint *record, const struct peer_datagram *in, uint64_t now_us,
+                         struct peer_match *out) {
+    struct permission *first = permission_first_on(table, relayed, in->peer);
     if (first == NULL) {
         out->reason = record != NULL ? DROP_NO_PERMISSION : DROP_UNKNOWN_PEER;
         return;
     }
     struct permission *meant = NULL;
     if (in->payload != NULL) {
-        meant = match_stun(table, in->relayed, in->peer, record, in->payload, in->n_payload, in->now_us);
+        meant = match_stun(table, relayed, record, in, now_us);
     }
     bool holds = record != NULL && record->permission != NULL;
     if (meant == NULL && !holds && first->next_same_ip == NULL) {
         meant = first;
     }
     if (meant != NULL) {
-        match_learned(meant, in->peer, in->now_us, out);
+        match_learned(meant, in->peer, now_us, out);
     } else if (holds) {
         match_record(out, record);
     } else {
@@ -95,13 +89,15 @@ static void match_shared(const struct allocation_table *table, struct peer_endpo
 }
 
 void peer_table_match(struct allocation_table *table, struct relayed_address *relayed,
-                      const struct endpoint *peer, const uint8_t *payload, uint32_t n_payload,
-                      uint64_t now_us, struct peer_match *out) {
+                      const struct peer_datagram *datagram, uint64_t now_us, struct peer_match *out) {
     *out = (struct peer_match){0};
-    struct peer_endpoint *record = peer_endpoint_holder(table, relayed, peer);
+    const struct endpoint *peer = datagram->peer;
+    struct peer_endpoint *record = datagram->hash != 0
+                                       ? peer_endpoint_holder_hashed(table, relayed, peer, datagram->hash)
+                                       : peer_endpoint_holder(table, relayed, peer);
     if (record != NULL && record->permission != NULL) {
-        bool ask_stun =
-            record->is_contested && payload != NULL && stun_looks_like_message(payload, n_payload);
+        bool ask_stun = record->is_contested && datagram->payload != NULL &&
+                        stun_looks_like_message(datagram->payload, datagram->n_payload);
         if (!ask_stun) {
             match_record(out, record);
             return;
@@ -111,8 +107,7 @@ void peer_table_match(struct allocation_table *table, struct relayed_address *re
         match_dedicated(table, relayed, peer, out);
         return;
     }
-    struct inbound in = {relayed, peer, payload, n_payload, now_us};
-    match_shared(table, record, &in, out);
+    match_shared(table, relayed, record, datagram, now_us, out);
 }
 
 struct allocation *peer_table_match_error(struct allocation_table *table, struct relayed_address *relayed,

@@ -27,14 +27,21 @@ struct peer_match {
     enum drop_reason reason;
 };
 
-/* Whose is a datagram that came from `peer` to `relayed`? The payload serves rule 1 and may be NULL. Installs
- * what was learned. Allocates nothing for an established flow. */
+/* A datagram from a peer. */
+struct peer_datagram {
+    const struct endpoint *peer;
+    const uint8_t *payload; /* may be NULL: then it is taken for data that is not STUN */
+    uint32_t n_payload;
+    uint64_t hash; /* as peer_table_warm gave it; 0: not known */
+};
+
+/* Whose is a datagram that came to `relayed`? Installs what was learned. No allocation of memory on the way
+ * of an established flow. */
 void peer_table_match(struct allocation_table *table, struct relayed_address *relayed,
-                      const struct endpoint *peer, const uint8_t *payload, uint32_t n_payload,
-                      uint64_t now_us, struct peer_match *out);
-/* Warms the cache for a later match. */
-void peer_table_prefetch(const struct allocation_table *table, const struct relayed_address *relayed,
-                         const struct endpoint *peer);
+                      const struct peer_datagram *datagram, uint64_t now_us, struct peer_match *out);
+/* See allocation_warm: for up to LOOKUP_WARM_MAX calls of peer_table_match that follow. */
+void peer_table_warm(const struct allocation_table *table, const struct relayed_address *relayed,
+                     const struct endpoint *const *peers, uint32_t n, uint64_t *out_hashes);
 
 /* Relay to relay: whose is a datagram that allocation `uid` (its relayed address as advertised and as bound)
  * sent to `relayed`? On a shared address by rule 1, then by what that taught about this sender (which holds
