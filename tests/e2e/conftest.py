@@ -28,7 +28,7 @@ def base_options(**replaced):
     options = {
         "listening-port": 3478, "realm": "example.org", "lt-cred-mech": True,
         "min-port": 49152, "max-port": 50175, "relay-threads": 2, "log-file": "stdout",
-        "no-tls": True, "pidfile": "turnserver.pid",
+        "no-tls": True, "pidfile": "turnserver.pid", "verbose": True,
     }
     options.update((name.replace("_", "-"), value) for name, value in replaced.items())
     lines = []
