@@ -233,6 +233,25 @@ static void other_realm_is_sent_back_with_ours(void **state) {
     assert_int_equal(fixture_allocate(&c), STUN_OK);
 }
 
+/* The realm that is named has to be ours, whatever the key was made of. */
+static void other_realm_under_a_key_of_ours_is_refused(void **state) {
+    struct core_fixture *f = *state;
+    struct fixture_client c = fixture_client(f);
+    static const char *const realms[] = {"example.or", "example.orga", "example.orG", ""};
+    fixture_log_in(&c);
+    for (size_t i = 0; i < sizeof realms / sizeof realms[0]; i++) {
+        struct fixture_message m;
+        struct stun_key key;
+        stun_key_derive(f->crypto, &key, STUN_PASSWORD_ALGORITHM_MD5, "alice", 5, "example.org", "wonder");
+        begin_allocate(f, &m);
+        stun_write_bytes(&m.w, STUN_ATTR_USERNAME, "alice", 5);
+        stun_write_bytes(&m.w, STUN_ATTR_REALM, realms[i], strlen(realms[i]));
+        stun_write_bytes(&m.w, STUN_ATTR_NONCE, c.nonce, strlen(c.nonce));
+        stun_integrity_append(f->crypto, &m.w, STUN_INTEGRITY_SHA1, &key);
+        assert_int_equal(fixture_send(&c, &m), STUN_UNAUTHENTICATED);
+    }
+}
+
 static void long_username_is_refused(void **state) {
     struct core_fixture *f = *state;
     char name[601];
@@ -595,6 +614,7 @@ int main(void) {
         WITH_CORE(tampered_request_is_not_carried_out),
         WITH_CORE(lifetime_smuggled_behind_integrity_is_ignored),
         WITH_CORE(other_realm_is_sent_back_with_ours),
+        WITH_CORE(other_realm_under_a_key_of_ours_is_refused),
         WITH_CORE(long_username_is_refused),
         WITH_CORE(made_up_nonce_gets_438_and_a_good_one),
         WITH_CORE(stale_nonce_gets_one_438_and_the_allocation_lives),

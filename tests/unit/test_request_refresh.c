@@ -150,6 +150,17 @@ static void families_of_a_dual_allocation_go_one_by_one(void **state) {
     assert_int_equal(quota_total(f->quota), 0);
 }
 
+static void ipv4_can_go_and_leave_ipv6(void **state) {
+    struct core_fixture *f = *state;
+    struct fixture_client c = fixture_client(f);
+    assert_int_equal(fixture_allocate_with(&c, add_dual), STUN_OK);
+    assert_int_equal(refresh_family(&c, 0, STUN_FAMILY_IPV4), STUN_OK);
+    assert_non_null(fixture_allocation(&c));
+    assert_null(fixture_allocation(&c)->relay[RELAY_V4].address);
+    assert_non_null(fixture_allocation(&c)->relay[RELAY_V6].address);
+    assert_int_equal(refresh_family(&c, 600, STUN_FAMILY_IPV4), STUN_PEER_ADDRESS_FAMILY_MISMATCH);
+}
+
 static void one_family_can_be_prolonged_alone(void **state) {
     struct core_fixture *f = *state;
     struct fixture_client c = fixture_client(f);
@@ -226,6 +237,7 @@ int main(void) {
         WITH_CORE(ended_event_says_why),
         WITH_CORE(family_that_is_not_there_gets_443),
         WITH_CORE(families_of_a_dual_allocation_go_one_by_one),
+        WITH_CORE(ipv4_can_go_and_leave_ipv6),
         WITH_CORE(one_family_can_be_prolonged_alone),
         WITH_CORE(refresh_without_family_means_both),
         WITH_CORE(malformed_or_unknown_attributes_change_nothing),

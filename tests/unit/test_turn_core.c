@@ -42,6 +42,17 @@ static void unknown_methods_are_answered_on_an_allocation_only(void **state) {
     assert_int_equal(ask(&stranger, 0x0fe), STUN_UNAUTHENTICATED);
 }
 
+static void ice_attributes_are_known_to_binding_alone(void **state) {
+    struct core_fixture *f = *state;
+    struct fixture_client c = fixture_client(f);
+    struct fixture_message m;
+    fixture_begin(f, &m, STUN_REQUEST, STUN_METHOD_ALLOCATE);
+    stun_write_u8_reserved(&m.w, STUN_ATTR_REQUESTED_TRANSPORT, STUN_TRANSPORT_UDP);
+    stun_write_u32(&m.w, STUN_ATTR_PRIORITY, 1);
+    assert_int_equal(fixture_ask(&c, &m), STUN_UNKNOWN_ATTRIBUTE);
+    assert_null(fixture_allocation(&c));
+}
+
 static void stun_only_serves_binding_alone(void **state) {
     struct core_fixture *f = *state;
     struct fixture_client c = fixture_client_of(f, NULL, NULL);
@@ -200,6 +211,7 @@ int main(void) {
 #define WITH_CORE(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         WITH_CORE(unknown_methods_are_answered_on_an_allocation_only),
+        WITH_CORE(ice_attributes_are_known_to_binding_alone),
         WITH_CORE(stun_only_serves_binding_alone),
         WITH_CORE(responses_and_indications_are_dropped),
         WITH_CORE(unauthenticated_senders_leave_nothing),

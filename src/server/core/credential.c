@@ -1,5 +1,6 @@
 #include "credential.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 
@@ -135,7 +136,7 @@ static int read_hex_key(struct stun_key *out, const char *secret) {
         return -EINVAL; /* a key with a digit lost must not become a password that nobody knows */
     }
     for (size_t i = 0; i < MD5_BYTES; i++) {
-        out->bytes[i] = (uint8_t)(hex_value(secret[2 + 2 * i]) << 4 | hex_value(secret[3 + 2 * i]));
+        out->bytes[i] = (uint8_t)(hex_value(secret[2 + 2 * i]) * 16 + hex_value(secret[3 + 2 * i]));
     }
     out->n_bytes = MD5_BYTES;
     return 0;
@@ -360,6 +361,7 @@ static const struct static_user *find_static(const struct credential_store *stor
         return hash_table_find(&store->by_userhash, userhash_hash(query->userhash), user_has_hash,
                                query->userhash);
     }
+    assert(query->username != NULL);
     struct text name = {query->username, query->n_username};
     return hash_table_find(&store->by_name, name_hash(name.at, name.n), user_has_name, &name);
 }

@@ -341,16 +341,16 @@ static int range_list_add(struct range_list *list, const char *text, struct rang
     return 0;
 }
 
-int peer_policy_allow(struct peer_policy *policy, const char *text) {
-    struct range range;
-    return range_list_add(&policy->allowed, text, &range);
+int peer_policy_allow(struct peer_policy *policy, const char *range) {
+    struct range parsed;
+    return range_list_add(&policy->allowed, range, &parsed);
 }
 
-int peer_policy_deny(struct peer_policy *policy, const char *text) {
-    struct range range;
-    int err = range_list_add(&policy->denied, text, &range);
+int peer_policy_deny(struct peer_policy *policy, const char *range) {
+    struct range parsed;
+    int err = range_list_add(&policy->denied, range, &parsed);
     if (err == 0) {
-        touch(policy, &range.first, &range.last);
+        touch(policy, &parsed.first, &parsed.last);
     }
     return err;
 }

@@ -44,13 +44,13 @@ void reply_write_error(struct request *r, enum stun_status status) {
     }
 }
 
-size_t reply_finish(struct request *r, enum stun_status status) {
+size_t reply_finish(struct request *r) {
     const struct core_config *config = r->core->config;
     if (config->software != NULL && config->software[0] != '\0') {
         stun_write_bytes(&r->reply, STUN_ATTR_SOFTWARE, config->software, strlen(config->software));
     }
-    /* RFC 8489, 9.2.4: a challenge is never signed, every other reply to an authenticated request is. */
-    if (r->is_authenticated && !is_challenge(status)) {
+    /* RFC 8489, 9.2.4: every reply to an authenticated request is signed, which leaves out challenges. */
+    if (r->is_authenticated) {
         stun_integrity_append(r->core->crypto, &r->reply, r->integrity.kind, &r->credential.key);
     }
     if (r->has_fingerprint || config->fingerprint) {

@@ -11,6 +11,6 @@ void reply_begin_success(struct request *r);
  * carries the challenge: REALM, a fresh NONCE and, where there is a choice, PASSWORD-ALGORITHMS. */
 void reply_write_error(struct request *r, enum stun_status status);
 /* Ends the reply and returns its length; 0 if it did not fit. */
-size_t reply_finish(struct request *r, enum stun_status status);
+size_t reply_finish(struct request *r);
 
 #endif

@@ -267,5 +267,5 @@ size_t turn_core_handle_request(struct turn_core *core, const struct core_client
         reply_write_error(&r, status);
     }
     report(&r, status);
-    return reply_finish(&r, status);
+    return reply_finish(&r);
 }
