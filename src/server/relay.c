@@ -5,6 +5,30 @@
 
 static_assert((int)RX_HEADROOM_BYTES >= (int)DATA_INDICATION_MAX_BYTES, "headers are prepended in place");
 
+/* Counts a packet that came in. Returns its datagrams, or 0 when it is dropped as a whole. */
+static uint32_t count_in(struct relay_direction *direction, const struct rx_packet *packet) {
+    uint32_t n_datagrams = rx_packet_datagrams(packet);
+    counter_add(&direction->rx_datagrams, n_datagrams);
+    counter_add(&direction->rx_bytes, packet->n_bytes);
+    if (packet->truncated || packet->source.port == 0) {
+        relay_drop(direction, packet->truncated ? DROP_TRUNCATED : DROP_SOURCE_PORT_ZERO, n_datagrams);
+        return 0;
+    }
+    return n_datagrams;
+}
+
+/* The i-th datagram of a packet. */
+static uint8_t *segment_of(const struct rx_packet *packet, uint32_t i, uint32_t *out_n_bytes) {
+    if (packet->segment_bytes == 0) {
+        *out_n_bytes = packet->n_bytes;
+        return packet->data;
+    }
+    uint32_t at = i * packet->segment_bytes;
+    uint32_t left = packet->n_bytes - at;
+    *out_n_bytes = left < packet->segment_bytes ? left : packet->segment_bytes;
+    return packet->data + at;
+}
+
 /* ---- towards the client ---- */
 
 static void send_to_client(struct relay *relay, struct allocation *allocation,
@@ -89,21 +113,14 @@ static bool match_holds_for_all(const struct relayed_address *relayed, const str
 static void downlink_packet(struct relay *relay, struct relayed_address *relayed,
                             const struct rx_packet *packet, uint64_t hash) {
     struct relay_direction *direction = &relay->counters->downlink;
-    uint32_t n_datagrams = rx_packet_datagrams(packet);
-    counter_add(&direction->rx_datagrams, n_datagrams);
-    counter_add(&direction->rx_bytes, packet->n_bytes);
-    if (packet->truncated || packet->source.port == 0) {
-        relay_drop(direction, packet->truncated ? DROP_TRUNCATED : DROP_SOURCE_PORT_ZERO, n_datagrams);
-        return;
-    }
-    uint32_t step = n_datagrams > 1 ? packet->segment_bytes : packet->n_bytes;
+    uint32_t n_datagrams = count_in(direction, packet);
     struct peer_match match = {0};
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < n_datagrams; i++, at += step) {
-        uint32_t n = packet->n_bytes - at < step ? packet->n_bytes - at : step;
+    for (uint32_t i = 0; i < n_datagrams; i++) {
+        uint32_t n;
+        uint8_t *data = segment_of(packet, i, &n);
         if (i == 0 || !match_holds_for_all(relayed, &match)) {
             const struct peer_datagram datagram = {
-                .peer = &packet->source, .payload = packet->data + at, .n_payload = n, .hash = hash};
+                .peer = &packet->source, .payload = data, .n_payload = n, .hash = hash};
             peer_table_match(relay->allocations, relayed, &datagram, relay->now.now_us, &match);
         }
         if (match.allocation == NULL) {
@@ -114,7 +131,7 @@ static void downlink_packet(struct relay *relay, struct relayed_address *relayed
             .allocation = match.allocation,
             .channel = match.channel,
             .peer = &packet->source,
-            .data = packet->data + at,
+            .data = data,
             .n_data = n,
             .tos = packet->tos,
             .room_before = i == 0,
@@ -298,13 +315,7 @@ static enum drop_reason uplink_datagram(struct uplink *u, const uint8_t *bytes, 
 static void uplink_packet(struct relay *relay, struct client_link *link, enum client_transport transport,
                           const struct rx_packet *packet, uint64_t hash) {
     struct relay_direction *direction = &relay->counters->uplink;
-    uint32_t n_datagrams = rx_packet_datagrams(packet);
-    counter_add(&direction->rx_datagrams, n_datagrams);
-    counter_add(&direction->rx_bytes, packet->n_bytes);
-    if (packet->truncated || packet->source.port == 0) {
-        relay_drop(direction, packet->truncated ? DROP_TRUNCATED : DROP_SOURCE_PORT_ZERO, n_datagrams);
-        return;
-    }
+    uint32_t n_datagrams = count_in(direction, packet);
     struct uplink u = {
         .relay = relay,
         .link = link,
@@ -312,13 +323,12 @@ static void uplink_packet(struct relay *relay, struct client_link *link, enum cl
         .hash = hash,
         .tos = packet->tos,
     };
-    uint32_t step = n_datagrams > 1 ? packet->segment_bytes : packet->n_bytes;
-    uint32_t at = 0;
-    for (uint32_t i = 0; i < n_datagrams; i++, at += step) {
-        uint32_t n = packet->n_bytes - at < step ? packet->n_bytes - at : step;
+    for (uint32_t i = 0; i < n_datagrams; i++) {
+        uint32_t n;
+        uint8_t *data = segment_of(packet, i, &n);
         u.first = i == 0;
         u.last = i == n_datagrams - 1;
-        enum drop_reason reason = uplink_datagram(&u, packet->data + at, n);
+        enum drop_reason reason = uplink_datagram(&u, data, n);
         if (reason != DROP_NONE) {
             relay_drop(direction, reason, 1);
         }

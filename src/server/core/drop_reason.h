@@ -19,7 +19,7 @@
     X(NO_RELAYED_ADDRESS, "no_relayed_address") /* relay to relay: nobody has that address */                \
     X(MAILBOX_FULL, "mailbox_full")             /* relay to relay: the other thread is behind */             \
     X(CLIENT_QUEUE_FULL, "client_queue_full")                                                                \
-    X(TOO_BIG, "too_big")                     /* no room left for the header of a Data indication */         \
+    X(TOO_BIG, "too_big")         /* no room left for the header of a Data indication */                     \
     X(SEND_FAILED, "send_failed") /* the kernel refused; by errno in the send counters */                    \
     X(NO_MEMORY, "no_memory")
 
