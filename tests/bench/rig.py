@@ -196,6 +196,14 @@ def settle(server, seconds):
     return cpu_seconds(server.process.pid) - before
 
 
+def wait_for_memory(pid, before_kib, limit_s=20):
+    """Until what is resident is within 10 % of the start, or the time is up."""
+    start = time.monotonic()
+    while rollup_kib(pid, "Rss") > 1.1 * before_kib and time.monotonic() - start < limit_s:
+        time.sleep(0.25)
+    return rollup_kib(pid, "Rss"), time.monotonic() - start
+
+
 def idle_cycle(rig, server, n_flows, lifetime_s=None):
     """Sets up n idle allocations and ends them; returns what was measured."""
     pid = server.process.pid
@@ -216,8 +224,9 @@ def idle_cycle(rig, server, n_flows, lifetime_s=None):
             load.say("release")
             cycle["teardown"] = load.read()["teardown"]
         cycle["end_cpu_us_each"] = (cpu_seconds(pid) - cpu) * 1e6 / n_flows
-        settle(server, 2)
-        cycle["rss_after_kib"] = rollup_kib(pid, "Rss")
+        settle(server, 1)
+        cycle["rss_at_once_kib"] = rollup_kib(pid, "Rss")
+        cycle["rss_after_kib"], cycle["seconds_to_give_back"] = wait_for_memory(pid, cycle["rss_before_kib"])
         load.say("quit")
     cycle["bytes_each"] = (cycle["rss_full_kib"] - cycle["rss_before_kib"]) * 1024 / n_flows
     cycle["after_to_before"] = cycle["rss_after_kib"] / cycle["rss_before_kib"]
@@ -241,13 +250,13 @@ def scenario_memory(rig, report):
             if c["setup"]["failed"] > 0:
                 report.warn(f"{variant.name}: {c['setup']['failed']} allocations failed: {c['setup']['errors']}")
             rows.append([variant.name, number + 1, c["setup"]["done"], f"{c['setup']['seconds']:.1f}",
-                         c["setup"]["retransmits"], c["rss_before_kib"], c["rss_full_kib"], c["rss_after_kib"],
-                         f"{c['bytes_each']:.0f}", f"{c['after_to_before']:.3f}", f"{c['setup_cpu_us_each']:.1f}",
+                         c["setup"]["retransmits"], c["rss_before_kib"], c["rss_full_kib"], c["rss_at_once_kib"],
+                         f"{c['rss_after_kib']} ({c['seconds_to_give_back']:.1f} s)", f"{c['bytes_each']:.0f}", f"{c['after_to_before']:.3f}", f"{c['setup_cpu_us_each']:.1f}",
                          f"{c['end_cpu_us_each']:.1f}", f"{c['idle_cpu_ms_per_s']:.2f}"])
     how = f"left to expire after {o.expire} s" if o.expire else "ended by Refresh with lifetime 0"
     report.add_table(f"{n} idle allocations with one permission and one channel each, {how}",
-                     ["variant", "cycle", "allocations", "setup s", "retransmits", "RSS before KiB", "full", "after",
-                      "bytes each", "after/before", "CPU us to set up", "CPU us to end", "idle CPU ms/s"], rows)
+                     ["variant", "cycle", "allocations", "setup s", "retransmits", "RSS before KiB", "full", "1 s after",
+                      "in the end", "bytes each", "after/before", "CPU us to set up", "CPU us to end", "idle CPU ms/s"], rows)
 
 
 def scenario_lookup(rig, report):
@@ -332,7 +341,8 @@ def main():
     if os.geteuid() != 0 or shutil.which("ip") is None:
         print("rig.py needs root and iproute2", file=sys.stderr)
         return 77
-    signal.signal(signal.SIGTERM, stop)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
     if options.scenario == "clean":
         rig_net.remove_leftovers()
         return 0

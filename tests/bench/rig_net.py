@@ -67,6 +67,32 @@ def kernel_threads(name_start):
     return found
 
 
+class Guardian:
+    """Removes the namespaces once the rig is gone, also when it was killed: a child that waits for the end of a
+    pipe, in a session of its own, deaf to the signals that end the rig."""
+
+    def __init__(self, names):
+        reader, self.writer = os.pipe()
+        self.pid = os.fork()
+        if self.pid > 0:
+            os.close(reader)
+            return
+        try:
+            os.close(self.writer)
+            os.setsid()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+                signal.signal(number, signal.SIG_IGN)
+            os.read(reader, 1)
+            for name in names:
+                subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False, timeout=20)
+        finally:
+            os._exit(0)
+
+    def end(self):
+        os.close(self.writer)
+        os.waitpid(self.pid, 0)
+
+
 class Network:
     """Use as a context manager. napi: 'off', 'server' (the server's receive work runs on its own core, with GRO)
     or 'both' (the far sides' receive work runs on the load's core as well, not inside the server's send calls)."""
@@ -81,6 +107,7 @@ class Network:
             if shutil.which(tool) is None:
                 raise RigError(f"{tool} is needed")
         remove_leftovers()
+        self.guardian = Guardian(list(self.names.values()))
         try:
             self._build()
         except BaseException:
@@ -89,8 +116,7 @@ class Network:
         return self
 
     def __exit__(self, *_):
-        for name in self.names.values():
-            run("ip", "netns", "del", name, check=False)
+        self.guardian.end()
 
     def _build(self):
         for name in self.names.values():
