@@ -69,7 +69,7 @@ static int parse_external(const char *text, struct endpoint *out_public, struct 
     if (strlen(text) >= sizeof copy) {
         return -EINVAL;
     }
-    strcpy(copy, text);
+    memcpy(copy, text, strlen(text) + 1);
     char *slash = strchr(copy, '/');
     *out_private = (struct endpoint){0};
     if (slash != NULL) {
