@@ -26,6 +26,7 @@ def variants_of(options, names):
         "dedicated": Variant("dedicated", "turntable", options.turnserver, tuple(options.option)),
         "floor": Variant("floor", "floor", f"{options.build}/bin/bench_floor"),
         "coturn": Variant("coturn", "coturn", options.coturn),
+        "coturn-mux": Variant("coturn-mux", "coturn", options.coturn, SHARED + ("udp-gso",)),
         "recvmmsg=0": Variant("recvmmsg=0", "turntable", options.turnserver, SHARED + ("udp-recvmmsg=0",)),
         "sendmmsg=0": Variant("sendmmsg=0", "turntable", options.turnserver, SHARED + ("udp-sendmmsg=0",)),
         "gso=0": Variant("gso=0", "turntable", options.turnserver, SHARED + ("udp-gso=0",)),
