@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "memory.h"
 #include "process.h"
 #include "server.h"
 
@@ -102,6 +103,7 @@ static int run(const struct options *o, struct option_report *report) {
 
 int main(int argc, char **argv) {
     signal(SIGPIPE, SIG_IGN); /* a log that nobody reads any more ends no server */
+    memory_return_eagerly();
     struct option_report report = {0};
     struct options *options;
     int err = options_load(&options, argc, argv, &report);

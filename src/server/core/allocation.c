@@ -5,11 +5,9 @@
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
-#ifdef __GLIBC__
-#include <malloc.h>
-#endif
 
 #include "allocation_private.h"
+#include "memory.h"
 
 enum {
     TRIM_PERIOD_US = 1000 * 1000,
@@ -73,9 +71,7 @@ static void table_trim(struct allocation_table *t, uint64_t now_us) {
     }
     t->n_ended_since_trim = 0;
     t->next_trim_us = now_us + TRIM_PERIOD_US;
-#ifdef __GLIBC__
-    malloc_trim(0);
-#endif
+    memory_give_back();
 }
 
 void allocation_table_advance(struct allocation_table *table, uint64_t now_us) {
