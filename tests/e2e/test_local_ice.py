@@ -1,4 +1,6 @@
 """Several calls at once between clients of one server, all on one shared port: told apart by their ICE checks."""
+import time
+
 import pytest
 
 from turnlib import Message
@@ -33,6 +35,7 @@ def test_calls_side_by_side_on_one_shared_port(start_server, make_client, thread
         for _ in range(2):  # the first check of all finds nobody who could be meant; ICE repeats it
             a.send(b.relayed, check(fragment_b, fragment_a))
             b.send(a.relayed, check(fragment_a, fragment_b))
+            time.sleep(0.05)  # as ICE does: the two checks go through different threads, in no order
         assert a.receive() is not None and b.receive() is not None, "call %d: no check came through" % n
     for n, (a, b) in enumerate(calls):
         while a.receive(0.1) is not None or b.receive(0.1) is not None:

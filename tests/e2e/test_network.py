@@ -35,9 +35,11 @@ def payloads(n, n_bytes):
 # ---- addresses
 
 @pytest.mark.core
-@pytest.mark.parametrize("listening_ip", [["0.0.0.0", "::"], None], ids=["wildcard", "no-option"])
+@pytest.mark.parametrize("listening_ip", [pytest.param(["0.0.0.0", "::"], marks=pytest.mark.linux, id="wildcard"),
+                                          pytest.param(None, id="no-option")])
 def test_the_answer_comes_from_the_address_asked(start_server, make_client, mode, listening_ip):
-    """turnlib.Client takes nothing from another address than the one it asked."""
+    """turnlib.Client takes nothing from another address than the one it asked. (The portable UDP back end has no
+    packet info: with it a wildcard socket answers from whatever address the kernel chooses.)"""
     start_server(mode, listening_ip=listening_ip)
     for ip in (netns.SERVER_IP, netns.SERVER_IP_B):
         client = make_client(server=(ip, 3478))
