@@ -11,6 +11,7 @@ from turnlib import BINDING, USERNAME, Message, decode
 SECRET = "a-secret-for-the-crowd"
 SERVER_OPTIONS = dict(user=None, lt_cred_mech=None, use_auth_secret=True, static_auth_secret=SECRET)
 CHUNK = 200  # datagrams on their way at a time: far from any buffer's end
+READ_TIMEOUT_S = 5
 
 
 def readable(fd, timeout_s):
@@ -20,7 +21,12 @@ def readable(fd, timeout_s):
 
 
 class Client(turnlib.Client):
-    """select() ends at descriptor 1,023; poll() does not."""
+    """select() ends at descriptor 1,023; poll() does not. A read has an end: one is also told of a datagram that
+    is dropped for its checksum when it is read."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.socket.settimeout(READ_TIMEOUT_S)
 
     def _await(self, transaction, timeout_s):
         end = time.monotonic() + timeout_s
@@ -39,6 +45,10 @@ class Client(turnlib.Client):
 
 
 class Peer(turnlib.Peer):
+    def __init__(self, *arguments):
+        super().__init__(*arguments)
+        self.socket.settimeout(READ_TIMEOUT_S)
+
     def receive(self, timeout_s=3.0):
         if not readable(self.socket, timeout_s):
             return None
