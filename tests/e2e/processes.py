@@ -2,12 +2,14 @@
 
 They run under setpriv --pdeathsig, so that they end even if the test runner is killed.
 """
+import glob
 import os
 import re
 import signal
 import socket
 import subprocess
 import time
+from contextlib import contextmanager
 
 import turnlib
 
@@ -55,6 +57,23 @@ class Process:
 
     def signal(self, number):
         self.process.send_signal(number)
+
+    @contextmanager
+    def held(self):
+        """All threads stand still meanwhile: what is sent to it now is waiting together afterwards."""
+        self.signal(signal.SIGSTOP)
+        try:
+            while self.is_alive() and not all(state == "T" for state in self._thread_states()):
+                time.sleep(0.001)
+            yield
+            time.sleep(0.02)  # what was sent has to cross the wire
+        finally:
+            self.signal(signal.SIGCONT)
+
+    def _thread_states(self):
+        for path in glob.glob("/proc/%d/task/*/stat" % self.pid):
+            with open(path) as f:
+                yield f.read().rpartition(")")[2].split()[0]
 
     def stop(self, patience_s=10):
         if self.is_alive():

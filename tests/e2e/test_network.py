@@ -1,10 +1,8 @@
 """What the network does to a relay: several addresses, dead and forbidden peers, small MTUs, TTL and TOS."""
 import os
-import signal
 import socket
 import threading
 import time
-from contextlib import contextmanager
 
 import pytest
 
@@ -14,17 +12,6 @@ import turnlib
 UDP_SEGMENT = 103
 IP_RECVTTL, IP_RECVTOS = 12, 13
 IPV6_RECVTCLASS, IPV6_TCLASS = 66, 67
-
-
-@contextmanager
-def held(server):
-    """The server stands still meanwhile: what is sent now is drained in one batch afterwards."""
-    server.signal(signal.SIGSTOP)
-    try:
-        yield
-    finally:
-        time.sleep(0.05)
-        server.signal(signal.SIGCONT)
 
 
 def payloads(n, n_bytes):
@@ -61,7 +48,7 @@ def check_traffic_beside(start_server, mode, make_client, make_peer, bad_peer):
     bob.bind_channel(0x4000, live.address)
     sent = payloads(100, 200)
     for at in range(0, 100, 20):
-        with held(server):
+        with server.held():
             for payload in sent[at:at + 20]:
                 alice.send_channel(0x4000, b"lost")
                 bob.send_channel(0x4000, payload)
@@ -121,11 +108,11 @@ def test_icmp_of_a_dead_peer_is_told_to_its_client_only(start_server, mode, make
 def burst_both_ways(server, client, channel, peer, n=48, n_bytes=1000):
     """Equal sizes with a shorter last one, held until they make one batch; byte for byte, in order."""
     sent = payloads(n, n_bytes) + [b"tail"]
-    with held(server):
+    with server.held():
         for payload in sent:
             client.send_channel(channel, payload)
     assert peer.receive_many(n + 1) == sent
-    with held(server):
+    with server.held():
         for payload in sent:
             peer.send(payload, client.relayed)
     assert client.receive_many(n + 1) == sent
@@ -195,7 +182,7 @@ def test_a_route_with_a_small_mtu_loses_nothing(net, start_server, mode, make_cl
         client.bind_channel(0x4001, far.address)
         burst_both_ways(server, client, 0x4001, far)
         sent = payloads(24, 1000)
-        with held(server):
+        with server.held():
             for payload in sent:
                 client.send_channel(0x4000, payload)
                 client.send_channel(0x4001, payload)
@@ -274,7 +261,7 @@ def test_tos_is_carried_over_datagram_by_datagram(start_server, mode, make_clien
     wanted = [tos for tos in TOS_VALUES for _ in range(3)]
 
     def send_all(s, send):
-        with held(server):
+        with server.held():
             for i, tos in enumerate(wanted):
                 s.setsockopt(level, value, tos)
                 send(b"%d" % i)

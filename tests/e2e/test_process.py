@@ -83,10 +83,9 @@ def test_statistics_lines_tell_the_occupancy_of_each_thread(start_server, mode, 
     server = start_server(mode, udp_recvmmsg_log=True, udp_sendmmsg_log=True, relay_threads=1)
     client, peer = make_client().allocate(), make_peer()
     client.bind_channel(0x4000, peer.address)
-    server.signal(signal.SIGSTOP)
-    for _ in range(40):
-        client.send_channel(0x4000, b"x" * 500)
-    server.signal(signal.SIGCONT)
+    with server.held():
+        for _ in range(40):
+            client.send_channel(0x4000, b"x" * 500)
     assert len(peer.receive_many(40)) == 40
     assert server.wait_log(r"udp-sendmmsg stats: ", 25), server.tail()
     assert server.wait_log(r"udp-recvmmsg stats: ", 5), server.tail()
