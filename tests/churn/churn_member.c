@@ -207,9 +207,6 @@ static void go_live_when_bound(struct churn *c, struct member *m) {
 
 static void handle_event(struct churn *c, struct member *m, const struct turn_event *event) {
     switch (event->kind) {
-    case TURN_EVENT_DATA:
-        churn_judge_member(c, m, &event->peer, event->payload, event->n_payload);
-        return;
     case TURN_EVENT_RESPONSE:
         if (m->state == MEMBER_ALLOCATING && event->method == STUN_METHOD_ALLOCATE) {
             bind_peers(c, m);
@@ -225,15 +222,46 @@ static void handle_event(struct churn *c, struct member *m, const struct turn_ev
         c->tally.failed++;
         return;
     case TURN_EVENT_NONE:
+    case TURN_EVENT_DATA:
     case TURN_EVENT_ICMP:
     case TURN_EVENT_CONNECTION_ATTEMPT:
         return;
     }
 }
 
+/* Data is taken apart here: the client would pass over what it has not asked for, and that is what is looked
+ * for. True when it was data. */
+static bool take_data(struct churn *c, struct member *m, const uint8_t *bytes, size_t n_bytes) {
+    struct stun_message message;
+    struct stun_attribute address, data;
+    struct endpoint peer = {0};
+    uint16_t channel;
+    const uint8_t *payload;
+    uint32_t n_payload;
+    if (n_bytes > 0 && channel_data_is_first_byte(bytes[0])) {
+        if (channel_data_decode(bytes, n_bytes, &channel, &payload, &n_payload)) {
+            /* Any other number leaves the peer unknown, which no tag agrees with. */
+            if (channel == turn_client_peer_channel(m->client, m->peers[0])) {
+                peer = c->sites[m->sites[0]].address;
+            }
+            churn_judge_member(c, m, &peer, payload, n_payload);
+        }
+        return true;
+    }
+    if (!stun_message_decode(&message, bytes, n_bytes) || message.method != STUN_METHOD_DATA ||
+        !stun_message_find(&message, STUN_ATTR_DATA, &data)) {
+        return false;
+    }
+    if (stun_message_find(&message, STUN_ATTR_XOR_PEER_ADDRESS, &address)) {
+        stun_read_xor_address(&peer, &address, &message);
+    }
+    churn_judge_member(c, m, &peer, data.value, data.n_bytes);
+    return true;
+}
+
 void churn_member_input(struct churn *c, struct member *m, const uint8_t *bytes, size_t n_bytes) {
     struct turn_event event;
-    if (turn_client_input(m->client, bytes, n_bytes, c->now_us, &event)) {
+    if (!take_data(c, m, bytes, n_bytes) && turn_client_input(m->client, bytes, n_bytes, c->now_us, &event)) {
         handle_event(c, m, &event);
     }
     churn_member_output(c, m);
