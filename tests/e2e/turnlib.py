@@ -314,4 +314,5 @@ class Client:
                 self.refresh(0)
             except (Refused, TimeoutError, OSError):
                 pass
+        self.key = None
         self.socket.close()
