@@ -70,17 +70,22 @@ static bool tag_read(struct churn *c, struct tag *tag, const uint8_t *payload, s
     return true;
 }
 
-/* The member that is meant got it, or there is a reason why another may have it. */
+static bool has_site(const struct member *m, uint32_t site) {
+    return m->sites[0] == site || m->sites[1] == site;
+}
+
+/* The member that is meant got it, or there is a reason why another may have it: the relayed address passed
+ * on after the end of its owner; on a shared one also the claims below. */
 static bool is_owner(struct churn *c, const struct member *m, const struct tag *tag) {
     if (tag->to_uid == m->uid) {
         return true;
     }
-    const struct past *mine = &c->past[m->uid], *meant = &c->past[tag->to_uid];
-    /* On its way when the address, or the claim on the site, changed hands. */
-    bool is_late = mine->live_at_us == 0 || tag->sent_at_us < mine->live_at_us;
-    if (!c->options.own_ports) {
-        /* A site without its member is a peer from an unnamed port to the only other that permits its IP. */
-        is_late = is_late || meant->left_at_us != 0 || tag->kind == TAG_STRAY || tag->kind == TAG_LOCAL;
+    bool is_late = c->past[tag->to_uid].left_at_us != 0;
+    if (!c->options.own_ports && !is_late) {
+        /* A site that nobody has is a peer on an unnamed port, heard by the only one that permits its IP. A
+         * site that some member has is its user's latest allocation's, even before the site heard of that. */
+        is_late = tag->kind == TAG_STRAY || tag->kind == TAG_LOCAL ||
+                  (m->uid > tag->to_uid && has_site(m, tag->site));
     }
     c->tally.late[tag->kind] += is_late;
     return is_late;
