@@ -8,7 +8,7 @@
 
 #include "churn.h"
 
-enum { RELOADED_LINGER_US = 200000 };
+enum { RELOADED_LINGER_US = 1000000 };
 
 static void fill_random(void *context, void *out, size_t n_bytes) {
     struct churn *c = context;
@@ -153,9 +153,20 @@ void churn_step(struct churn *c) {
     }
 }
 
+/* An earlier allocation of the same user may live on, and hold what is claimed on a shared address. */
+static bool is_wanted(const struct churn *c, const struct member *without, uint32_t site) {
+    for (uint32_t i = 0; i < CHURN_MAX_MEMBERS; i++) {
+        const struct member *m = &c->members[i];
+        if (m != without && m->state != MEMBER_FREE && (m->sites[0] == site || m->sites[1] == site)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void free_member(struct churn *c, struct member *m) {
-    if (m->replaced_by == 0) { /* else the sites are the successor's */
-        for (int i = 0; i < CHURN_OWN_SITES; i++) {
+    for (int i = 0; i < CHURN_OWN_SITES; i++) {
+        if (!is_wanted(c, m, m->sites[i])) {
             c->sites[m->sites[i]].is_taken = false;
             c->sites[m->sites[i]].owner = 0;
         }

@@ -28,7 +28,7 @@ __attribute__((format(printf, 3, 4))) static bool violation(struct churn *c, con
                                                             const char *format, ...) {
     struct tally *t = &c->tally;
     if (t->violations++ == 0) {
-        char what[160], relayed[ENDPOINT_TEXT_BYTES];
+        char what[200], relayed[ENDPOINT_TEXT_BYTES];
         va_list arguments;
         va_start(arguments, format);
         vsnprintf(what, sizeof what, format, arguments);
@@ -126,8 +126,13 @@ void churn_judge_member(struct churn *c, const struct member *m, const struct en
         return;
     }
     if (!is_owner(c, m, &tag)) {
-        violation(c, &tag, "member %u (live for %" PRIu64 " us) got what is another's", m->uid,
-                  c->now_us - c->past[m->uid].live_at_us);
+        const struct past *meant = &c->past[tag.to_uid];
+        violation(c, &tag,
+                  "member %u (live for %" PRIu64
+                  " us, replaced by %u, %s the site) got what is another's (live for "
+                  "%" PRIu64 " us)",
+                  m->uid, c->now_us - c->past[m->uid].live_at_us, m->replaced_by,
+                  has_site(m, tag.site) ? "with" : "without", c->now_us - meant->live_at_us);
         return;
     }
     c->tally.delivered[tag.kind]++;
